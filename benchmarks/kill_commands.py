@@ -39,6 +39,21 @@ _PAIR = (
 )
 _GRID = "--batch 1,2 --context 48,64"
 _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
+# Two passes of one round, of plain decoding and one draft length; eight requests run together.
+_SMALL_LOAD = """
+from dataclasses import replace
+from studies.serving import settings as s
+s.GAMMAS, s.SCHEDULE, s.PASSES = (1, 2), [(1, 8, 1)], 2
+s.MAX_NUM_SEQS, s.TIMED_BATCHES, s.TIMED_REQUESTS = 8, (8,), 8
+s.REQUESTS = dict.fromkeys(s.RATES, 40)
+s.DRAFTINGS = s.fixed(0), s.fixed(1)
+s.SETTINGS = tuple(s.Setting(each, rate) for each in s.DRAFTINGS for rate in s.RATES)
+import calibrate.engine.streams
+import studies.serving.measure as m
+calibrate.engine.streams._EACH = 2
+m._CALIBRATED, m._SERVED = 8, 40
+m.MEASUREMENT = replace(m.MEASUREMENT, requests=(8,))
+"""
 # Whose profile the checks are made on.
 _GIVEN = "calibrate --batch"
 # What a row of a check counts, which is the same in every run; the rest rests on times.
@@ -73,9 +88,9 @@ class Command:
     def is_kept(self, name: str) -> bool:
         """Whether a file is an item of a checkpoint, or a result that stands."""
         folder, _, item = name.rpartition("/")
-        # Dot files are a lock and what is half written, and how busy the machine was is written
-        # anew all the time.
-        if item.startswith(".") or item == "others.json":
+        # Dot files are a lock and what is half written; how busy the machine was is written anew
+        # all the time, and when a load was begun each time.
+        if item.startswith(".") or item in ("others.json", "begun.json"):
             return False
         # Those of an engine go with it.
         if folder.endswith(".work") or re.match(r"specsim-\d", folder):
@@ -134,6 +149,17 @@ def _measured(folder: Path, printed: str) -> Any:
     return rows, scored
 
 
+def _served(folder: Path, printed: str) -> Any:
+    """Of an engine under load: the profile, what it was asked, and how many tokens it answered."""
+    results = folder / "results"
+    runs = {}
+    for path in sorted(results.glob("profile.serving/runs/*.json")):
+        said = json.loads(path.read_text())
+        runs[path.name] = said["input_lens"], said["output_lens"]
+    asked = {name: each for name, each in contents(results).items() if "/requests-" in name}
+    return _profile(results, printed, "profile.json"), asked, runs
+
+
 COMMANDS = {
     "calibrate": Command(_PAIR, None, _profile),
     "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", None, _profile),
@@ -160,6 +186,13 @@ COMMANDS = {
         _measured,
         smaller="import studies.common.measure as m; m._REQUESTS, m._ROUNDS, m._TEXTS = 3, 8, 8",
         results=("p.synthetic.json", "p.positions-*", "p.decoders.json", "p.speedups.json"),
+    ),
+    "study serving --measure": Command(
+        "study serving --measure --out results",
+        None,
+        _served,
+        smaller=_SMALL_LOAD,
+        results=("results/profile*.json", "results/*.jsonl", "results/profile.serving/*"),
     ),
     "serve": Command(
         "serve --rate 40 --prompt uniform:50,400 --output uniform:1,60 --requests 20000 --seed 3 "
@@ -195,5 +228,5 @@ COMMANDS = {
 # They need ``make engine``, and start servers each time, or take minutes a run.
 ONLY_IF_ASKED = (
     *("calibrate --engine", "validate --engine", "validate --blind --engine"),
-    *("demo", "study --measure"),
+    *("demo", "study --measure", "study serving --measure"),
 )
