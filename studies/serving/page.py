@@ -15,6 +15,7 @@ from studies.common.measured import Measured
 from studies.common.study import Check, Picture, Row, Study, Tables, where
 from studies.serving import figures, tables
 from studies.serving.files import LoadFiles
+from studies.serving.simulated import served
 
 SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
@@ -74,7 +75,7 @@ _NEEDED = (
 
 def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
     files = LoadFiles(measured.path)
-    found = tables.served(files)
+    found = served(files)
     latencies = list(tables.latencies(found))
     totals = list(tables.totals(found))
     return {

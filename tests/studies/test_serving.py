@@ -45,6 +45,7 @@ from studies.serving.capacity import plain_capacity
 from studies.serving.files import LoadFiles
 from studies.serving.page import SHIPPED
 from studies.serving.settings import SETTINGS, SMALL_CACHE, Setting
+from studies.serving.simulated import served
 from tests.support.pages import sentences
 from tests.support.profiles import write as write_profile
 
@@ -356,7 +357,7 @@ def test_another_file_of_step_times_is_no_prediction_before(
 ) -> None:
     monkeypatch.setattr(settings, "SETTINGS", SETTINGS[:8])
     files = LoadFiles(measured(tmp_path).path)
-    found = made.served(files)
+    found = served(files)
     write_timed(files.timed(1), 1.3)
     same = [row["same_file"] for row in made.setup(files, found)]
     assert same == [number != 1 for number in PASSES]
