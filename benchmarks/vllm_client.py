@@ -6,14 +6,17 @@
 One server with the embedded target is sent the same requests at the same moments, Poisson, by two
 clients in turn: ``vllm bench serve``, and the one that steps are timed with under load
 (``calibrate.engine.load_client``).  Printed is what a request spent outside of all steps
-(``specsim.counts.streams``), of those that came alone and beside one to seven others, in the mean
+(``specsim.counts.streams``), of those that came alone and beside one to seven others, and a step of
+as many requests as are decoded together, of 16, in which nobody came, in the mean
 over the turns, and by how much the two differ, with standard errors.  With ``--untrusting`` the
 second client looks for no proxies and passwords in the environment, which vLLM's does before every
 request.  Six turns take three and a half minutes on two idle cores.
 
 On two cores of an AMD EPYC (2026-11-28, ``--turns 4``, standard errors of the difference) a request
 to ``vllm bench serve`` took 0.6 ms less (0.2) than one to ``load_client`` at 10 requests a second
-and 0.2 ms less (0.1) at 20, and 1.1 ms more (0.3) than one to the untrusting client.
+and 0.2 ms less (0.1) at 20, and 1.1 ms more (0.3) than one to the untrusting client.  A step of 16
+took 6.58 ms beside ``vllm bench serve`` and 0.02 ms more (0.03) beside ``load_client`` (2026-11-29,
+``--turns 8 --requests 128 --rate 100``, at which nobody comes alone).
 """
 
 from __future__ import annotations
@@ -34,13 +37,14 @@ from calibrate.engine.client import EngineClient
 from calibrate.engine.server import Launch, all_started, find_program
 from calibrate.models.load import resolve
 from calibrate.models.prompts import held_out_prompts
+from specsim.counts.steps import StreamedSteps
 from specsim.counts.streams import Stream, streamed_steps
 from specsim.profiles import SamplingSetting
 from specsim.report.tables import render
 from studies.serving.bench import bench_started, streams_of
 
 TARGET = "embedded/target"
-PROMPT, TOKENS, BESIDE = 64, 64, 7
+PROMPT, TOKENS, BESIDE, MOST = 64, 64, 7, 16
 
 
 def main() -> None:
@@ -64,9 +68,10 @@ def main() -> None:
         speculative=None,
         dtype="float32",
         context=512,
+        requests=MOST,
         more=("--distributed-executor-backend", one_process),
     )
-    found: dict[str, list[float]] = {"vllm bench serve": [], "load_client": []}
+    found: dict[str, list[tuple[float, float]]] = {"vllm bench serve": [], "load_client": []}
     with (
         all_started([launch]) as (client,),
         bench_started() as bench,
@@ -88,15 +93,13 @@ def main() -> None:
                     streams = by_stream(client, texts, asked.rate, turn)
                 else:
                     streams = by_bench(turn)
-                found[name].append(outside_ms(streams))
-    both = np.array(list(found.values()))
-    table = [
-        {"client": name, "ms": values.mean(), "error": standard_error(values)}
-        for name, values in zip(found, both, strict=True)
-    ]
-    more = both[0] - both[1]
-    table.append({"client": "difference", "ms": more.mean(), "error": standard_error(more)})
-    print(render(table, "markdown"))
+                steps = streamed_steps(streams, 0)
+                found[name].append((outside_ms(steps), step_ms(steps)))
+    one, other = np.array(list(found.values()))
+    rows = {**dict(zip(found, (one, other), strict=True)), "difference": one - other}
+    print(
+        render([{"client": name, **columns(values)} for name, values in rows.items()], "markdown")
+    )
 
 
 def by_stream(client: EngineClient, texts: Sequence[str], rate: float, turn: int) -> list[Stream]:
@@ -109,20 +112,38 @@ def by_stream(client: EngineClient, texts: Sequence[str], rate: float, turn: int
     return [replace(each, chunk_tokens=None) for each in found]
 
 
-def outside_ms(streams: Sequence[Stream]) -> float:
+def outside_ms(found: StreamedSteps) -> float:
+    """Milliseconds of a request outside of all steps; nan where all of them came beside more."""
     rows = [
-        row
-        for row in streamed_steps(streams, 0).frontends
+        (row.seconds, row.requests)
+        for row in found.frontends
         if row.prompts == 1 and (row.decodes or 0) <= BESIDE
     ]
+    return mean_ms(rows)
+
+
+def step_ms(found: StreamedSteps) -> float:
+    """Milliseconds of a step of the largest batch; nan where requests come too slowly for one."""
+    rows = [
+        (step.seconds, step.steps)
+        for step in found.steps
+        if step.decodes == MOST and not step.prompts and not step.arrivals
+    ]
+    return mean_ms(rows)
+
+
+def mean_ms(rows: Sequence[tuple[float, int]]) -> float:
     if not rows:
-        raise SystemExit("no step was seen whole: is the machine idle, and are requests enough?")
-    weights = [row.requests for row in rows]
-    return 1e3 * float(np.average([row.seconds for row in rows], weights=weights))
+        return np.nan
+    seconds, counts = np.array(rows).T
+    return 1e3 * float(np.average(seconds, weights=counts))
 
 
-def standard_error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(values.size))
+def columns(values: np.ndarray) -> dict[str, float]:
+    """Means of both columns over the turns, with standard errors."""
+    means, errors = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    names = ("outside_ms", "outside_error", "step_ms", "step_error")
+    return dict(zip(names, np.column_stack([means, errors]).ravel().tolist(), strict=True))
 
 
 if __name__ == "__main__":
