@@ -4,8 +4,10 @@
 
 Of every run of the serving study with one draft length, over what the timing of its pass says of as
 many decodes, prompts and arrivals, less one: by draft length, steps without a prompt and steps with
-some, by how many requests are in them.  Then, over the mean of their load, the first second, and
-how far windows of so many seconds scatter (standard deviation).
+some, by how many requests are in them.  Then steps that begin so many seconds behind the first
+request of a load, over those of later than three, each over what it was to take; how far windows of
+so many seconds scatter about the mean of their load (standard deviation); and how many plain steps
+of the largest batch a timing has of each draft length.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from studies.serving.steps import tells_steps
 
 _BATCHES = (4, 12, 15, settings.MAX_NUM_SEQS)
 _WINDOWS_S = (1, 2, 4)
+# Seconds of a load: at first, and when it has long begun.
+_FIRST_S, _LATE_S = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0), 3.0
 # Fewer steps do not tell what a second is like.
 _FEWEST = 20
 
@@ -78,11 +82,29 @@ def windows(steps: list[Seen], width_s: float) -> Iterator[tuple[int, float]]:
             yield number, float(seconds / expected_s / (whole[0] / whole[1]) - 1)
 
 
+def at_first(loads: list[list[Seen]], low_s: float, high_s: float) -> float:
+    """Steps that begin between these seconds, over those of loads that have long begun, less 1."""
+    seconds = expected_s = 0.0
+    for steps in loads:
+        late = [(each.seconds, each.expected_s) for each in steps if each.at_s >= _LATE_S]
+        late_s, late_expected_s = np.sum(late, axis=0)
+        some = [each for each in steps if low_s <= each.at_s < high_s]
+        seconds += sum(each.seconds for each in some) * late_expected_s / late_s
+        expected_s += sum(each.expected_s for each in some)
+    return float(seconds / expected_s - 1)
+
+
 def main() -> None:
     files = LoadFiles(Path(sys.argv[1]))
     runs: dict[str, list[list[Seen]]] = defaultdict(list)
+    full: dict[int, list[int]] = defaultdict(list)
     for number in range(settings.PASSES):
-        costs = StreamedCosts(tuple(read_acceptance(files.timed(number)).streamed_steps()))
+        streamed = read_acceptance(files.timed(number)).streamed_steps()
+        costs = StreamedCosts(tuple(streamed))
+        for gamma, law in costs.laws.items():
+            alike = [each for one in streamed if one.gamma == gamma for each in one.steps]
+            largest = [each for each in alike if each.decodes == law.batches[-1]]
+            full[gamma].append(sum(each.steps for each in largest if not each.prompts))
         for setting in settings.settings_of(number):
             if tells_steps(setting.drafting):
                 runs[setting.drafting.name].append(steps_of(files, setting, number, costs))
@@ -104,11 +126,16 @@ def main() -> None:
                 print(f"{seconds / expected_s - 1:+8.3f}", end="")
             print()
     every = [steps for loads in runs.values() for steps in loads]
-    first = [off for steps in every for number, off in windows(steps, 1.0) if number == 0]
-    print(f"first second of a load {np.mean(first):+.3f} ({len(first)} loads)")
+    print(f"at first, over later than {_LATE_S:g} s, of {len(every)} loads")
+    for low_s, high_s in pairwise(_FIRST_S):
+        print(f"{low_s:6.2f} to {high_s:.2f} s {at_first(every, low_s, high_s):+.3f}")
     for width_s in _WINDOWS_S:
         off = [each for steps in every for _, each in windows(steps, width_s)]
         print(f"windows of {width_s} s scatter by {np.std(off):.3f}")
+    for gamma, counts in sorted(full.items()):
+        print(
+            f"k{gamma}: {min(counts)} to {max(counts)} plain steps of the largest batch in a timing"
+        )
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
 One server with the embedded target is sent the same requests at the same moments, Poisson, by two
 clients in turn: ``vllm bench serve``, and the one that steps are timed with under load
 (``calibrate.engine.load_client``).  Printed is what a request spent outside of all steps
-(``specsim.counts.streams``), of those that came alone and beside one to seven others, and a step of
-as many requests as are decoded together, of 16, in which nobody came, in the mean
+(``specsim.counts.streams``), of those that came alone and beside one to seven others, and what a
+step takes of 16 requests, the most that are decoded together, in which nobody came, in the mean
 over the turns, and by how much the two differ, with standard errors.  With ``--untrusting`` the
 second client looks for no proxies and passwords in the environment, which vLLM's does before every
 request.  Six turns take three and a half minutes on two idle cores.

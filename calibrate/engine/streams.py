@@ -26,10 +26,9 @@ _EACH, _LEAST = 3, 6
 # A client waits up to so long before its next request, and up to so many steps, so that requests
 # come at any moment of one.
 _WAIT_S, _WAIT_STEPS = 0.1, 4.0
-# A server that has rested is slower at first: over the 64 loads of one draft length that the
-# serving study had on 2026-11-29 steps of the first quarter of a second took 9 % more than those
-# after three seconds, of the second 3 %, and of the next ones 1 %.  Of a short load no more than
-# this share is left out.
+# A server that has rested is slower at first: in the serving study steps of the first quarter of a
+# second take 9 % more than those after three seconds, of the second 3 %, and of the next four 2 %
+# (``benchmarks/loaded_steps.py``).  Of a short load no more than this share is left out.
 _COLD_S, _COLD_SHARE = 0.5, 0.25
 # Outputs go from this share of the recorded text to all of it.
 _SHORTEST = 0.125
