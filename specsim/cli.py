@@ -178,7 +178,9 @@ def _give_up_stdout() -> None:
 
 
 def _message(error: Exception) -> str:
-    """What is wrong, with the nearest option where one is not known."""
+    """What is wrong, with the nearest option where one is not known, and with what one is that is
+    missing.
+    """
     if not isinstance(error, click.ClickException):
         return str(error)
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
@@ -187,6 +189,9 @@ def _message(error: Exception) -> str:
         parameters = error.ctx.command.get_params(error.ctx)
         options = [option for each in parameters for option in each.opts if option[:2] == "--"]
         return f"No such option {error.option_name}{did_you_mean(error.option_name, options)}"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
+        what = (error.param.help or "").split(" [default")[0].rstrip(".")
+        return f"Missing option '{error.param.opts[0]}': {what}"
     return error.format_message()
 
 

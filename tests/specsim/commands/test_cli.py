@@ -191,6 +191,12 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         ("nonsense", "No such command 'nonsense'"),
         ("optimise", "No such command 'optimise', did you mean optimize?"),
         ("optimize --nonsense", "No such option --nonsense"),
+        ("study serving --measure", "Missing option '--out': Folder for the results\n"),
+        (
+            "allocate",
+            "Missing option '--drafter': A drafter, its acceptance rate and its cost in target "
+            "runs; repeat for each\n",
+        ),
         ("optimize --tp 2", "No such option --tp\n"),
         ("optimize --contxt 2", "No such option --contxt, did you mean --context?"),
         ("optimize speculativ", "did you mean speculative"),
