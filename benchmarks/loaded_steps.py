@@ -105,7 +105,7 @@ def main() -> None:
             alike = [each for one in streamed if one.gamma == gamma for each in one.steps]
             largest = [each for each in alike if each.decodes == law.batches[-1]]
             full[gamma].append(sum(each.steps for each in largest if not each.prompts))
-        for setting in settings.settings_of(number):
+        for setting in settings.SETTINGS:
             if tells_steps(setting.drafting):
                 runs[setting.drafting.name].append(steps_of(files, setting, number, costs))
     ends = "".join(f"{f'..{each}':>8}" for each in _BATCHES)

@@ -40,8 +40,9 @@ def main() -> None:
     ]
     for gamma in (0, *settings.GAMMAS):
         runs = [
-            files.run(Setting(fixed(gamma), settings.rate_of(number)), number)
+            files.run(Setting(fixed(gamma), rate), number)
             for number in range(settings.PASSES)
+            for rate in settings.RATES
         ]
         found = [steps(path, gamma) for path in runs if path.is_file()]
         batch, context, seconds = np.concatenate(found).T
