@@ -50,7 +50,7 @@ TIMED_SETS = 1
 TIMED_BATCHES = (MAX_NUM_SEQS,)
 TIMED_REQUESTS = MAX_NUM_SEQS
 # Requests of a setting in a pass, by its rate: the quicker they come the shorter a load lasts.
-REQUESTS: Mapping[str, int] = {"light": 80, "half": 120, "heavy": 120, "saturated": 160}
+REQUESTS: Mapping[str, int] = {"light": 70, "half": 100, "heavy": 100, "saturated": 140}
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
 GAMMAS = (1, 2, 4)
 SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]
