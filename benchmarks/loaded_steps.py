@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import sys
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
@@ -27,7 +26,7 @@ import numpy as np
 from specsim.counts.file import read_acceptance
 from specsim.counts.steps import StreamedStep, StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts
-from specsim.counts.streams import moments_of
+from specsim.counts.streams import single_steps
 from studies.serving import settings
 from studies.serving.bench import streams_of
 from studies.serving.files import LoadFiles
@@ -59,18 +58,13 @@ def steps_of(
 ) -> list[tuple[float, StreamedStep]]:
     """Those of a run that were seen whole, and when they began, since their load did."""
     streams = streams_of(json.loads(files.run(setting, number).read_text()))
-    gamma, sent = setting.drafting.policy.gamma_max, sorted(each.sent_s for each in streams)
+    gamma, begun_s = setting.drafting.policy.gamma_max, min(each.sent_s for each in streams)
     found = []
-    for before, moment in pairwise(moments_of(streams, gamma)):
-        new = [each for each, chunk in moment.chunks.items() if chunk.first]
-        decodes = len(moment.chunks) - len(new)
-        if not (before.whole and moment.whole and decodes):
-            continue
-        came = bisect_right(sent, moment.at_s) - bisect_right(sent, before.at_s)
-        tokens = sum(streams[each].prompt_tokens for each in new)
-        seconds = moment.at_s - before.at_s
-        step = StreamedStep(decodes, len(new), tokens, seconds, arrivals=came)
-        found.append((before.at_s - sent[0], step))
+    for each in single_steps(streams, gamma):
+        prompts = [streams[number].prompt_tokens for number in each.new]
+        counts = len(each.contexts), len(prompts), sum(prompts)
+        step = StreamedStep(*counts, each.seconds, arrivals=each.arrivals)
+        found.append((each.began.at_s - begun_s, step))
     return found
 
 
