@@ -6,27 +6,27 @@ Of every run of the serving study with one draft length, over what the timing of
 many decodes, prompts and arrivals, less one: by draft length, steps without a prompt and steps with
 some, by how many requests are in them.  Then steps that begin so many seconds behind the first
 request of a load, over those of later than three, each over what it was to take; how far windows of
-so many seconds scatter about the mean of their load (standard deviation); and how many plain steps
-of the largest batch a timing has of each draft length.
+so many seconds scatter about the mean of their load (standard deviation); how far off whole loads
+are (root mean square) by the timing of their pass, by that and the one before, and by all until
+then; and how many plain steps of the largest batch a timing has of each draft length.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from specsim.counts.file import read_acceptance
-from specsim.counts.steps import StreamedStep
+from specsim.counts.steps import StreamedStep, StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts
-from specsim.counts.streams import moments_of
+from specsim.counts.streams import single_steps
 from studies.serving import settings
 from studies.serving.bench import streams_of
 from studies.serving.files import LoadFiles
@@ -37,6 +37,8 @@ _BATCHES = (4, 12, 15, settings.MAX_NUM_SEQS)
 _WINDOWS_S = (1, 2, 4)
 # Seconds of a load: at first, and when it has long begun.
 _FIRST_S, _LATE_S = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0), 3.0
+# Timings that tell what comes: so many of the last ones.
+_POOLED = (1, 2, settings.PASSES)
 # Fewer steps do not tell what a second is like.
 _FEWEST = 20
 
@@ -51,23 +53,29 @@ class Seen(NamedTuple):
     expected_s: float
 
 
-def steps_of(files: LoadFiles, setting: Setting, number: int, costs: StreamedCosts) -> list[Seen]:
-    """Those of a run that were seen whole."""
+def steps_of(
+    files: LoadFiles, setting: Setting, number: int
+) -> list[tuple[float, StreamedStep]]:
+    """Those of a run that were seen whole, and when they began, since their load did."""
     streams = streams_of(json.loads(files.run(setting, number).read_text()))
-    gamma, sent = setting.drafting.policy.gamma_max, sorted(each.sent_s for each in streams)
+    gamma, begun_s = setting.drafting.policy.gamma_max, min(each.sent_s for each in streams)
     found = []
-    for before, moment in pairwise(moments_of(streams, gamma)):
-        new = [each for each, chunk in moment.chunks.items() if chunk.first]
-        decodes = len(moment.chunks) - len(new)
-        if not (before.whole and moment.whole and decodes):
-            continue
-        came = bisect_right(sent, moment.at_s) - bisect_right(sent, before.at_s)
-        tokens = sum(streams[each].prompt_tokens for each in new)
-        seconds = moment.at_s - before.at_s
-        step = StreamedStep(decodes, len(new), tokens, seconds, arrivals=came)
-        expected_s = costs.expected_s(gamma, step)
-        found.append(Seen(before.at_s - sent[0], step.requests, bool(new), seconds, expected_s))
+    for each in single_steps(streams, gamma):
+        prompts = [streams[number].prompt_tokens for number in each.new]
+        counts = len(each.contexts), len(prompts), sum(prompts)
+        step = StreamedStep(*counts, each.seconds, arrivals=each.arrivals)
+        found.append((each.began.at_s - begun_s, step))
     return found
+
+
+def beside(
+    steps: Sequence[tuple[float, StreamedStep]], gamma: int, costs: StreamedCosts
+) -> list[Seen]:
+    """The same beside what they were to take."""
+    return [
+        Seen(at_s, step.requests, step.prompts > 0, step.seconds, costs.expected_s(gamma, step))
+        for at_s, step in steps
+    ]
 
 
 def windows(steps: list[Seen], width_s: float) -> Iterator[tuple[int, float]]:
@@ -87,6 +95,8 @@ def at_first(loads: list[list[Seen]], low_s: float, high_s: float) -> float:
     seconds = expected_s = 0.0
     for steps in loads:
         late = [(each.seconds, each.expected_s) for each in steps if each.at_s >= _LATE_S]
+        if not late:
+            continue
         late_s, late_expected_s = np.sum(late, axis=0)
         some = [each for each in steps if low_s <= each.at_s < high_s]
         seconds += sum(each.seconds for each in some) * late_expected_s / late_s
@@ -94,20 +104,35 @@ def at_first(loads: list[list[Seen]], low_s: float, high_s: float) -> float:
     return float(seconds / expected_s - 1)
 
 
+def log_longer(steps: list[Seen]) -> float:
+    """How much longer those of a load took than they were to, as a logarithm."""
+    seconds, expected_s = np.sum([(each.seconds, each.expected_s) for each in steps], axis=0)
+    return float(np.log(seconds / expected_s))
+
+
 def main() -> None:
     files = LoadFiles(Path(sys.argv[1]))
     runs: dict[str, list[list[Seen]]] = defaultdict(list)
     full: dict[int, list[int]] = defaultdict(list)
+    logs: dict[int, list[float]] = defaultdict(list)
+    timings: list[list[StreamedSteps]] = []
     for number in range(settings.PASSES):
         streamed = read_acceptance(files.timed(number)).streamed_steps()
-        costs = StreamedCosts(tuple(streamed))
+        timings.append(streamed)
+        several = {
+            last: StreamedCosts(tuple(chain.from_iterable(timings[-last:]))) for last in _POOLED
+        }
+        costs = several[1]
         for gamma, law in costs.laws.items():
             alike = [each for one in streamed if one.gamma == gamma for each in one.steps]
             largest = [each for each in alike if each.decodes == law.batches[-1]]
             full[gamma].append(sum(each.steps for each in largest if not each.prompts))
-        for setting in settings.settings_of(number):
+        for setting in settings.SETTINGS:
             if tells_steps(setting.drafting):
-                runs[setting.drafting.name].append(steps_of(files, setting, number, costs))
+                steps, gamma = steps_of(files, setting, number), setting.drafting.policy.gamma_max
+                runs[setting.drafting.name].append(beside(steps, gamma, costs))
+                for last, of_last in several.items():
+                    logs[last].append(log_longer(beside(steps, gamma, of_last)))
     ends = "".join(f"{f'..{each}':>8}" for each in _BATCHES)
     print(f"{'over what was timed':24}{ends}")
     for name, loads in sorted(runs.items()):
@@ -132,6 +157,9 @@ def main() -> None:
     for width_s in _WINDOWS_S:
         off = [each for steps in every for _, each in windows(steps, width_s)]
         print(f"windows of {width_s} s scatter by {np.std(off):.3f}")
+    for last, values in logs.items():
+        found = np.sqrt(np.mean(np.square(values)))
+        print(f"loads are {found:.3f} off by the last {last} timings")
     for gamma, counts in sorted(full.items()):
         print(
             f"k{gamma}: {min(counts)} to {max(counts)} plain steps of the largest batch in a timing"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from specsim.checks import Floats
 from specsim.counts.file import read_acceptance
 from specsim.counts.streamed_costs import StreamedCosts
-from specsim.counts.streams import Stream, moments_of
+from specsim.counts.streams import Stream, single_steps
 from studies.serving import settings
 from studies.serving.files import LoadFiles
 from studies.serving.page import SHIPPED
@@ -40,8 +40,9 @@ def main() -> None:
     ]
     for gamma in (0, *settings.GAMMAS):
         runs = [
-            files.run(Setting(fixed(gamma), settings.rate_of(number)), number)
+            files.run(Setting(fixed(gamma), rate), number)
             for number in range(settings.PASSES)
+            for rate in settings.RATES
         ]
         found = [steps(path, gamma) for path in runs if path.is_file()]
         batch, context, seconds = np.concatenate(found).T
@@ -82,16 +83,15 @@ def steps(path: Path, gamma: int) -> Floats:
         streams.append(Stream(prompt, sent_s, chunks, (1,) * len(chunks)))
         per_chunk.append((output - 1) / max(len(itl_s), 1))
     rows = []
-    for before, moment in pairwise(moments_of(streams, gamma)):
-        chunks = moment.chunks
-        if not (before.whole and moment.whole) or any(each.first for each in chunks.values()):
+    for step in single_steps(streams, gamma):
+        if step.new:
             continue
         tokens = 0.0
-        for number, chunk in chunks.items():
+        for number, chunk in step.ended.chunks.items():
             prompt = streams[number].prompt_tokens
             # One of the first chunk, and those of the others before this one.
             tokens += prompt + 1 + (chunk.context - prompt - 1) * per_chunk[number]
-        rows.append((len(chunks), tokens, moment.at_s - before.at_s))
+        rows.append((len(step.contexts), tokens, step.seconds))
     return np.array(rows)
 
 

@@ -15,14 +15,13 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from specsim.checks import Floats
-from specsim.counts.streams import moments_of
+from specsim.counts.streams import single_steps
 from studies.serving import settings
 from studies.serving.bench import streams_of
 from studies.serving.files import LoadFiles
@@ -38,18 +37,17 @@ def in_order(said: dict[str, Any], gamma: int) -> Floats:
     """Steps of a run over the mean of their batch, less one, in the order of time; shape (S,), nan
     where a step had a prompt or was not seen.
     """
-    seconds, decodes = [], []
-    for before, moment in pairwise(moments_of(streams_of(said), gamma)):
-        prompts = any(chunk.first for chunk in moment.chunks.values())
-        seen = before.whole and moment.whole and not prompts
-        seconds.append(moment.at_s - before.at_s)
-        decodes.append(len(moment.chunks) if seen else 0)
-    took, batch = np.array(seconds), np.array(decodes)
-    found = np.full(took.size, np.nan)
-    for size in set(decodes) - {0}:
-        alike = batch == size
-        if alike.sum() >= _FEWEST:
-            found[alike] = took[alike] / took[alike].mean() - 1
+    alike: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    last = 0
+    for step in single_steps(streams_of(said), gamma):
+        last = step.number
+        if not step.new:
+            alike[len(step.contexts)].append((step.number - 1, step.seconds))
+    found = np.full(last, np.nan)
+    for steps in alike.values():
+        if len(steps) >= _FEWEST:
+            places, seconds = map(np.array, zip(*steps, strict=True))
+            found[places] = seconds / seconds.mean() - 1
     return found
 
 

@@ -22,9 +22,10 @@ from specsim.counts.streamed_law import batch_levels
 from specsim.counts.streams import Stream, streamed_steps
 
 # Requests of each client, and at least so many together.
-_EACH, _LEAST = 3, 6
+_EACH, _LEAST = 4, 8
 # A client waits up to so long before its next request, and up to so many steps, so that requests
-# come at any moment of one.
+# come at any moment of one.  The most clients wait for steps alone: of as many that wait for longer
+# hardly ever all decode, and steps of the largest batch are what a saturated server does.
 _WAIT_S, _WAIT_STEPS = 0.1, 4.0
 # A server that has rested is slower at first: in the serving study steps of the first quarter of a
 # second take 9 % more than those after three seconds, of the second 3 %, and of the next four 2 %
@@ -73,7 +74,8 @@ def time_streams(
             order.shuffle(servers)
             for gamma, client in servers:
                 rest()
-                wait_s, ramp_s = _wait_s(streams[gamma]), _lasted_s(streams[gamma])
+                wait_s = _wait_s(streams[gamma], together == most)
+                ramp_s = _lasted_s(streams[gamma])
                 streams[gamma] += _load(
                     client, asked, tokenizer, together, context, wait_s, ramp_s, order
                 )
@@ -85,10 +87,13 @@ def time_streams(
     return kept
 
 
-def _wait_s(streams: Sequence[Stream]) -> float:
-    """Longer than the steps of before."""
+def _wait_s(streams: Sequence[Stream], are_most: bool) -> float:
+    """Longer than the steps of before; of the most clients not much longer."""
     gaps = [gap for each in streams for gap in np.diff(each.chunk_s)]
-    return max(_WAIT_S, _WAIT_STEPS * float(np.median(gaps))) if gaps else _WAIT_S
+    if not gaps:
+        return _WAIT_S
+    steps_s = _WAIT_STEPS * float(np.median(gaps))
+    return steps_s if are_most else max(_WAIT_S, steps_s)
 
 
 def _lasted_s(streams: Sequence[Stream]) -> float:

@@ -215,13 +215,13 @@ class StreamedCosts:
             max(each.requests for each in of_gamma if not each.prompts) for of_gamma in steps
         )
 
-    @property
+    @cached_property
     def context(self) -> float | None:
         """Tokens in the cache of a request that decodes, in the mean; None where nobody tells."""
         known = [each.context for each in self.streamed if each.context]
         return sum(known) / len(known) if known else None
 
-    @property
+    @cached_property
     def knows_caches(self) -> bool:
         """Whether every step tells what is in the caches."""
         return all(step.decode_context for each in self.streamed for step in each.steps)

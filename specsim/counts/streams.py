@@ -89,6 +89,36 @@ class Moment(NamedTuple):
     whole: bool
 
 
+class SingleStep(NamedTuple):
+    """A step that was seen whole, in which somebody decoded.
+
+    number : of the moment that ends it, among all
+    earlier : the moment before its beginning; None where there is none
+    began, ended : the moments between which it ran
+    arrivals : requests that were sent while it ran
+    """
+
+    number: int
+    earlier: Moment | None
+    began: Moment
+    ended: Moment
+    arrivals: int
+
+    @property
+    def seconds(self) -> float:
+        return self.ended.at_s - self.began.at_s
+
+    @property
+    def new(self) -> list[int]:
+        """Numbers of the requests whose prompt it read."""
+        return [number for number, chunk in self.ended.chunks.items() if chunk.first]
+
+    @property
+    def contexts(self) -> list[int]:
+        """Tokens in the cache of each request that decoded."""
+        return [chunk.context for chunk in self.ended.chunks.values() if not chunk.first]
+
+
 def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> StreamedSteps:
     """The steps of a server with ``gamma`` draft tokens that served these requests and no others.
 
@@ -96,53 +126,31 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     meanwhile, as plain means, since the long ones are part of what requests wait for: in one row
     those with few tokens in the caches, and those with many in another.  Each other one is a row.
     """
-    moments = moments_of(streams, gamma)
-    sent = np.searchsorted(
-        np.sort([each.sent_s for each in streams]),
-        [each.at_s for each in moments],
-        side="right",
-    ).tolist()
     plain: dict[tuple[int, int], list[tuple[int, float]]] = {}
     rows, contexts = [], []
     delays: dict[tuple[int, int], list[_Delay]] = {}
-    for place, (before, moment) in enumerate(pairwise(moments), start=1):
-        new = [number for number, chunk in moment.chunks.items() if chunk.first]
-        decodes = len(moment.chunks) - len(new)
-        if not (before.whole and moment.whole and decodes):
-            continue
-        seconds = moment.at_s - before.at_s
-        arrivals = sent[place] - sent[place - 1]
-        known = [each.context for each in moment.chunks.values() if not each.first]
+    for step in single_steps(streams, gamma):
+        new, known = step.new, step.contexts
         contexts += known
         if not new:
-            plain.setdefault((decodes, arrivals), []).append((sum(known), seconds))
+            alike = plain.setdefault((len(known), step.arrivals), [])
+            alike.append((sum(known), step.seconds))
             continue
         tokens = sum(streams[number].prompt_tokens for number in new)
         rows.append(
             StreamedStep(
-                *(decodes, len(new), tokens, seconds),
+                *(len(known), len(new), tokens, step.seconds),
                 decode_context=float(sum(known)),
                 variance_s2=0.0,
-                arrivals=arrivals,
+                arrivals=step.arrivals,
             )
         )
-        # Somebody decoded in this step and in the two before, so that they follow each other.
-        earlier = moments[place - 2] if place > 1 else None
-        if (
-            earlier
-            and earlier.whole
-            and moment.chunks.keys() & before.chunks.keys() & earlier.chunks.keys()
-        ):
-            middle, waited_s = (earlier.at_s + before.at_s) / 2, before.at_s - earlier.at_s
-            for number in new:
-                later_s = moment.chunks[number].at_s - moment.at_s
-                delays.setdefault((decodes, len(new)), []).append(
-                    _Delay(middle - streams[number].sent_s + later_s, waited_s)
-                )
+        if of_step := _delays(step, streams):
+            delays.setdefault((len(known), len(new)), []).extend(of_step)
     pooled = [
         row
-        for (decodes, arrivals), alike in sorted(plain.items())
-        for row in _pooled(decodes, arrivals, alike)
+        for (decodes, arrivals), several in sorted(plain.items())
+        for row in _pooled(decodes, arrivals, several)
     ]
     return StreamedSteps(
         gamma,
@@ -164,6 +172,25 @@ class _Delay(NamedTuple):
 
     seconds: float
     step_s: float
+
+
+def _delays(step: SingleStep, streams: Sequence[Stream]) -> list[_Delay]:
+    """Of the requests whose prompt a step read; none where it and the two before may not follow
+    each other, since nobody decoded in all of them.
+    """
+    earlier, began, ended = step.earlier, step.began, step.ended
+    if not (
+        earlier
+        and earlier.whole
+        and ended.chunks.keys() & began.chunks.keys() & earlier.chunks.keys()
+    ):
+        return []
+    middle_s, waited_s = (earlier.at_s + began.at_s) / 2, began.at_s - earlier.at_s
+    later_s = {number: ended.chunks[number].at_s - ended.at_s for number in step.new}
+    return [
+        _Delay(middle_s - streams[number].sent_s + each_s, waited_s)
+        for number, each_s in later_s.items()
+    ]
 
 
 def _frontend_time(delays: Sequence[_Delay], decodes: int, prompts: int) -> FrontendTime:
@@ -193,7 +220,24 @@ def _pooled(
         yield StreamedStep(decodes, 0, 0, seconds, len(half), context, variance_s2, arrivals)
 
 
-def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
+def single_steps(streams: Sequence[Stream], gamma: int) -> Iterator[SingleStep]:
+    """Those of a server with ``gamma`` draft tokens that served these requests and no others, in
+    order of time.
+    """
+    moments = _moments(streams, gamma)
+    sent = np.searchsorted(
+        np.sort([each.sent_s for each in streams]),
+        [each.at_s for each in moments],
+        side="right",
+    ).tolist()
+    for number, (began, ended) in enumerate(pairwise(moments), start=1):
+        decodes = any(not chunk.first for chunk in ended.chunks.values())
+        if began.whole and ended.whole and decodes:
+            earlier = moments[number - 2] if number > 1 else None
+            yield SingleStep(number, earlier, began, ended, sent[number] - sent[number - 1])
+
+
+def _moments(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     """Chunks that came together, in order of time."""
     # Those of one request stay in their order, also where a client read several at once.
     chunks = sorted(

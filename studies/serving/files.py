@@ -53,7 +53,7 @@ class LoadFiles:
         return self.profile.with_name(f"{self.profile.stem}.serving")
 
     def requests(self, number: int) -> Path:
-        """Texts and lengths of the pass of this number."""
+        """Texts and lengths of the pass of this number, of which a rate is sent the first ones."""
         return self.folder / f"requests-{number}.jsonl"
 
     @property

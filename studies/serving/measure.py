@@ -8,17 +8,17 @@ makes, in DIR or beside the profile that is given,
     profile.prompts.jsonl   texts like those that will be asked for, and none of them
     profile.json            acceptance of the embedded pair behind them, at temperature 0 (specsim
                             calibrate)
-    profile.serving/        requests-N.jsonl, which requests each pass serves; load.json, of which
-                            engine
+    profile.serving/        requests-N.jsonl, which requests each pass serves, the first ones of
+                            them at a rate that is sent fewer; load.json, of which engine
 
 and then, in each pass,
 
     profile.vllm-N.json     steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
     profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
 
-The rate of a pass follows from its timing: on a machine that others use too, 0.85 of what an hour
+The rates of a pass follow from its timing: on a machine that others use too, 0.85 of what an hour
 before told is saturation now and then.  Servers that are timed and servers that are under load are
-others, and run side by side: what is idle rests.  They change places from round to round, and need
+others, and run side by side: what is idle rests.  They change places from pass to pass, and need
 20 GiB of memory.  What is there is kept, so that a run that was killed goes on where it was.
 """
 
@@ -71,7 +71,7 @@ MEASUREMENT = specsim.Measurement(
     repeats=2,
 )
 _SEED = 7
-_TOTAL = settings.ROUNDS * len(settings.SETTINGS)
+_TOTAL = settings.PASSES * len(settings.SETTINGS)
 # What of a result of ``vllm bench serve`` is kept: what it says of every request, and its sums.
 _LISTS = ("input_lens", "output_lens", "start_times", "ttfts", "itls")
 _KEPT = (
@@ -151,7 +151,7 @@ def _requests(texts: Sequence[str], number: int) -> str:
     order = random.Random(_SEED + number)
     rows = [
         {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
-        for text in order.sample(texts, settings.requests_of(number))
+        for text in order.sample(texts, max(settings.REQUESTS.values()))
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -166,13 +166,8 @@ def _load() -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def _rate(files: LoadFiles, number: int) -> float:
-    """Of a pass, as a share of what plain decoding is predicted to serve by its own timing; where
-    something was served already, the rate of that.
-    """
-    for setting in settings.settings_of(number):
-        if (run := files.run(setting, number)).is_file():
-            return float(json.loads(run.read_text())["request_rate"])
+def _rates(files: LoadFiles, number: int) -> dict[str, float]:
+    """Of a pass, by name: shares of what plain decoding is predicted to serve by its own timing."""
     timed = files.timed(number)
     if not read_acceptance(timed).streamed:
         raise EngineError(
@@ -182,17 +177,17 @@ def _rate(files: LoadFiles, number: int) -> float:
         )
     rows = [json.loads(line) for line in files.requests(number).read_text().splitlines()]
     outputs = np.array([row["output_tokens"] for row in rows])
-    share = settings.RATES[settings.rate_of(number)]
-    return float(f"{share * plain_capacity(timed, outputs):.3g}")
+    capacity = plain_capacity(timed, outputs)
+    return {name: float(f"{share * capacity:.3g}") for name, share in settings.RATES.items()}
 
 
 def _waiting(files: LoadFiles, number: int) -> list[Setting]:
-    """What is not there yet of a pass, in random order: a machine that is slower for some seconds
-    then slows no draft length more than another.
+    """What is not there yet of a pass, rate by rate, and of each in random order: a machine that is
+    slower for some seconds then slows no draft length more than another.
 
     Raises EngineError where the rest was served behind another timing than is there.
     """
-    every = settings.settings_of(number)
+    every, rates = settings.SETTINGS, settings.rates_of(number)
     found = [each for each in every if not files.run(each, number).is_file()]
     timed = files.timed(number)
     known = file_digest(timed) if timed.is_file() else None
@@ -206,7 +201,8 @@ def _waiting(files: LoadFiles, number: int) -> list[Setting]:
                 f"{files.run(setting, number)} and what else was served in pass {number} to "
                 "measure that pass again"
             )
-    return random.Random(_SEED + number).sample(found, len(found))
+    shuffled = random.Random(_SEED + number).sample(found, len(found))
+    return sorted(shuffled, key=lambda setting: rates.index(setting.rate))
 
 
 @contextmanager
@@ -246,18 +242,19 @@ def _pass(
 ) -> None:
     """Steps are timed, and then settings are served that are not there yet."""
     waiting, path = _waiting(files, number), files.timed(number)
-    is_served = len(waiting) < len(settings.settings_of(number))
+    is_served = len(waiting) < len(settings.SETTINGS)
     if not (is_served or _is_of_now(path)):
         timing = files.timing_before(number)
         specsim.calibrate_engine(files.profile, path, timing, servers=timed, progress=progress)
     if not files.load.is_file():
         write_atomically(files.load, _load().encode())
-    rate = _rate(files, number)
+    rates = _rates(files, number)
     done = sum(len(files.passes(each)) for each in settings.SETTINGS)
     watch, digest = Watch(checkpoint, progress, threads=1), file_digest(path)
     for setting in waiting:
         watch.progress("serving", done, _TOTAL)
-        found = _served(loaded[setting.drafting], files, bench, rate, number)
+        client, rate = loaded[setting.drafting], rates[setting.rate]
+        found = _served(client, files, bench, setting, rate, number)
         found["specsim"] |= {"timed_sha256": digest, "notes": watch.warnings()}
         write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
         done += 1
@@ -288,12 +285,14 @@ def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
 
 
 def _served(
-    client: EngineClient, files: LoadFiles, bench: Bench, rate: float, number: int
+    client: EngineClient, files: LoadFiles, bench: Bench, setting: Setting, rate: float, number: int
 ) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
-    requests = settings.requests_of(number)
+    requests = settings.REQUESTS[setting.rate]
     before = client.metrics()
-    said = bench.serve(client, files.requests(number), requests, repr(rate), _SEED + number)
+    # Arrivals of their own at every rate.
+    seed = _SEED + number + settings.PASSES * list(settings.RATES).index(setting.rate)
+    said = bench.serve(client, files.requests(number), requests, repr(rate), seed)
     after = client.metrics()
     found: dict[str, Any] = {name: said[name] for name in _KEPT if name in said}
     found |= {name: _rounded(said[name]) for name in _LISTS}

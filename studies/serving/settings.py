@@ -33,26 +33,24 @@ ENGINE_ARGS = (
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
-# Every setting is served once in each round, with texts in another order, other lengths of outputs
-# and other arrivals.  A shared machine is
-# another one from minute to minute, by 15 % now and then, and a timing is off as much as a load: a
-# round has a pass for each rate, and steps are timed anew just before each.  Over the rounds each
-# rate is at each place of a round once, so that no rate has more of what a place does than another.
-# Servers that are timed in one round are under load in the next, so that what one of them has of
-# its own is in half of the errors with the other sign.
-ROUNDS = len(RATES)
-PASSES = len(RATES) * ROUNDS
-# Passes that servers stay up for, those of two rounds: each of them grows while it serves.
-PASSES_OF_SERVERS = 2 * len(RATES)
+# In each pass steps are timed and then every setting is served once, with texts in another order,
+# other lengths of outputs and other arrivals.  A shared machine is another one from minute to
+# minute, by 7 % (standard deviation), and a timing of a minute ago tells hardly more of it than one
+# of half an hour ago, so that passes are many and short.  Rates take turns to be first, so that
+# none has more of what a place in a pass does than another.  Servers that are timed in one pass are
+# under load in the next, so that what one of them has of its own is in half of the errors with the
+# other sign.
+PASSES = 2 * len(RATES)
+# Passes that servers stay up for: each of them grows while it serves.
+PASSES_OF_SERVERS = len(RATES)
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone, one a repeat, and of few requests.
 REPEATS = 2
 TIMED_SETS = 1
 TIMED_BATCHES = (MAX_NUM_SEQS,)
 TIMED_REQUESTS = MAX_NUM_SEQS
-# Requests of a setting in a pass, by its rate: the quicker they come the shorter a load lasts, and
-# over a few seconds a shared machine is several percent off its mean.
-REQUESTS: Mapping[str, int] = {"light": 200, "half": 300, "heavy": 300, "saturated": 400}
+# Requests of a setting in a pass, by its rate: the quicker they come the shorter a load lasts.
+REQUESTS: Mapping[str, int] = {"light": 70, "half": 100, "heavy": 100, "saturated": 140}
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
 GAMMAS = (1, 2, 4)
 SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]
@@ -132,37 +130,18 @@ SETTINGS = (
 )
 
 
-def rate_of(number: int) -> str:
-    """Name of the rate at which the pass of this number serves."""
-    in_round = number - round_of(number).start
-    return list(RATES)[(in_round + _round(number)) % len(RATES)]
-
-
-def requests_of(number: int) -> int:
-    """How many requests each setting is sent in the pass of this number."""
-    return REQUESTS[rate_of(number)]
-
-
-def settings_of(number: int) -> list[Setting]:
-    """What it serves."""
-    return [each for each in SETTINGS if each.rate == rate_of(number)]
-
-
-def round_of(number: int) -> range:
-    """The passes of the round that a pass is of."""
-    first = _round(number) * len(RATES)
-    return range(first, first + len(RATES))
+def rates_of(number: int) -> list[str]:
+    """Names of the rates in the order of the pass of this number."""
+    names = list(RATES)
+    first = number % len(names)
+    return names[first:] + names[:first]
 
 
 def swapped(number: int) -> bool:
     """Whether the servers of one draft length change places in this pass: those that are timed in
     others are under load, and the other way round.
     """
-    return _round(number) % 2 == 1
-
-
-def _round(number: int) -> int:
-    return number // len(RATES)
+    return number % 2 == 1
 
 
 def engine(num_gpu_blocks: int) -> VllmEngine:

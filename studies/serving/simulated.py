@@ -104,23 +104,29 @@ class ServedSetting:
 def served(files: LoadFiles) -> list[ServedSetting]:
     """Every setting that was measured, simulated."""
     with TemporaryDirectory() as folder:
-        own = [_own_file(files, number, Path(folder)) for number in range(settings.PASSES)]
+        own = {
+            (rate, number): _own_file(files, rate, number, Path(folder))
+            for rate in settings.RATES
+            for number in range(settings.PASSES)
+        }
         return [
             ServedSetting(
                 setting,
-                tuple(_served(files, setting, number, own[number]) for number in passes),
+                tuple(
+                    _served(files, setting, number, own[setting.rate, number]) for number in passes
+                ),
             )
             for setting in settings.SETTINGS
             if (passes := files.passes(setting))
         ]
 
 
-def _own_file(files: LoadFiles, number: int, folder: Path) -> Path | None:
-    """Where the steps of a pass are written to, if they are known."""
-    own = own_steps(files, number) if files.timed(number).is_file() else None
+def _own_file(files: LoadFiles, rate: str, number: int, folder: Path) -> Path | None:
+    """Where the steps of a pass's load at a rate are written to, if they are known."""
+    own = own_steps(files, rate, number) if files.timed(number).is_file() else None
     if own is None:
         return None
-    path = folder / files.timed(number).name
+    path = folder / f"{rate}-{files.timed(number).name}"
     write_acceptance(own, path)
     return path
 

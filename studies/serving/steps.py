@@ -30,32 +30,36 @@ def loaded_steps(said: dict[str, Any], drafting: Drafting) -> StreamedSteps:
     return streamed_steps(streams_of(said), drafting.policy.gamma_max, 0)
 
 
-def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
-    """The file of steps that were timed before a pass, with those of the pass in their place.
+def own_steps(files: LoadFiles, rate: str, number: int) -> AcceptanceFile | None:
+    """The file of steps that were timed before a pass, with those of its load at a rate in their
+    place.
 
-    Steps without prompts of batches that the pass never had are those of the other passes of its
-    round, by as much longer as its own are at batches that both had: machines drift.  What
-    requests spend outside of steps is that of all passes of the round, of those beside whom so few
-    decoded that nobody waited for a place.
+    Steps without prompts of batches that this rate never had are those of the pass's other rates,
+    by as much longer as its own are at batches that both had: machines drift.  What requests spend
+    outside of steps is that of the whole pass, of those beside whom so few decoded that nobody
+    waited for a place.
 
-    None where some draft length was not served in the pass, or steps were not timed under load.
+    None where some draft length was not served at the rate, or steps were not timed under load.
     """
-    round_of = settings.round_of(number)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        of_round = {at: seen for at in round_of if (seen := _seen(files, drafting, at)) is not None}
-        own = of_round.get(number)
+        of_pass = {
+            name: seen
+            for name in settings.RATES
+            if (seen := _seen(files, Setting(drafting, name), number)) is not None
+        }
+        own = of_pass.get(rate)
         if own is None or not own.steps:
             return None
         known = [step for step in own.steps if not step.prompts]
-        for at, seen in of_round.items():
-            steps = seen.steps if at == number else _beside(seen, known)
+        for name, seen in of_pass.items():
+            steps = seen.steps if name == rate else _beside(seen, known)
             found.append(replace(seen, steps=steps, frontends=_at_once(seen)))
     timed = read_acceptance(files.timed(number))
     if not timed.streamed:
         return None
     streamed = [timed_streams(replace(each, repeat=at)) for at, each in enumerate(found)]
-    # Sets that were timed are of a larger batch than the pass may have, and not the pass's own.
+    # Sets that were timed are of a larger batch than the load may have, and not the load's own.
     return msgspec.structs.replace(timed, streamed=streamed, steps=[])
 
 
@@ -98,6 +102,6 @@ def _in_peace(steps: Sequence[StreamedStep]) -> dict[int, tuple[float, int]]:
     return {requests: (seconds / count, count) for requests, (seconds, count) in sums.items()}
 
 
-def _seen(files: LoadFiles, drafting: Drafting, number: int) -> StreamedSteps | None:
-    run = files.run(Setting(drafting, settings.rate_of(number)), number)
-    return loaded_steps(json.loads(run.read_text()), drafting) if run.is_file() else None
+def _seen(files: LoadFiles, setting: Setting, number: int) -> StreamedSteps | None:
+    run = files.run(setting, number)
+    return loaded_steps(json.loads(run.read_text()), setting.drafting) if run.is_file() else None

@@ -35,20 +35,28 @@ WANTED = {"mean": 0.05, "p99": 0.15, "throughput": 0.03, "preemptions": 0.1}
 
 
 def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
-    """What was asked of which engine in each pass."""
-    load = json.loads(files.load.read_text())
-    passes: dict[int, list[ServedPass]] = defaultdict(list)
-    for one in (each for setting in found for each in setting.passes):
-        passes[one.number].append(one)
-    costs = _costs(map(files.timed, passes))
-    for number, alike in sorted(passes.items()):
+    """What was asked of which engine at each rate of each pass, in order."""
+    engine = json.loads(files.load.read_text())
+    loads: dict[tuple[int, str], list[ServedPass]] = defaultdict(list)
+    for setting in found:
+        for one in setting.passes:
+            loads[one.number, setting.setting.rate].append(one)
+    costs = _costs({files.timed(number) for number, _ in loads})
+
+    def in_order(load: tuple[int, str]) -> tuple[int, int]:
+        number, rate = load
+        return number, settings.rates_of(number).index(rate)
+
+    for number, rate in sorted(loads, key=in_order):
+        alike = loads[number, rate]
         timed = files.timed(number)
         hashes = {each.said["specsim"]["timed_sha256"] for each in alike}
         created = sorted(each.said["specsim"]["created"] for each in alike)
         yield {
             "pass": number,
-            "engine": load["engine"],
-            "cores": load["cores"],
+            "load": rate,
+            "engine": engine["engine"],
+            "cores": engine["cores"],
             "timed": read_acceptance(timed).created,
             "first_served": created[0],
             "last_served": created[-1],
