@@ -53,9 +53,7 @@ class Seen(NamedTuple):
     expected_s: float
 
 
-def steps_of(
-    files: LoadFiles, setting: Setting, number: int
-) -> list[tuple[float, StreamedStep]]:
+def steps_of(files: LoadFiles, setting: Setting, number: int) -> list[tuple[float, StreamedStep]]:
     """Those of a run that were seen whole, and when they began, since their load did."""
     streams = streams_of(json.loads(files.run(setting, number).read_text()))
     gamma, begun_s = setting.drafting.policy.gamma_max, min(each.sent_s for each in streams)

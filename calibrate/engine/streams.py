@@ -28,8 +28,9 @@ _EACH, _LEAST = 4, 8
 # hardly ever all decode, and steps of the largest batch are what a saturated server does.
 _WAIT_S, _WAIT_STEPS = 0.1, 4.0
 # A server that has rested is slower at first: in the serving study steps of the first quarter of a
-# second take 9 % more than those after three seconds, of the second 3 %, and of the next four 2 %
-# (``benchmarks/loaded_steps.py``).  Of a short load no more than this share is left out.
+# second took 4 % more than those after three seconds on one day and 9 % on another, on which those
+# of the second took 3 % more (``benchmarks/loaded_steps.py``).  Of a short load no more than this
+# share is left out.
 _COLD_S, _COLD_SHARE = 0.5, 0.25
 # Outputs go from this share of the recorded text to all of it.
 _SHORTEST = 0.125
