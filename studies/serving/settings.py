@@ -36,10 +36,10 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 # In each pass steps are timed and then every setting is served once, with texts in another order,
 # other lengths of outputs and other arrivals.  A shared machine is another one from minute to
 # minute, and the timing of just before tells no more of what comes than all until then do
-# (``benchmarks/loaded_steps.py``), so that passes are many and short.  Rates take turns to be first, so that
-# none has more of what a place in a pass does than another.  Servers that are timed in one pass are
-# under load in the next, so that what one of them has of its own is in half of the errors with the
-# other sign.
+# (``benchmarks/loaded_steps.py``), so that passes are many and short.  Rates take turns to be
+# first, so that none has more of what a place in a pass does than another.  Servers that are timed
+# in one pass are under load in the next, so that what one of them has of its own is in half of the
+# errors with the other sign.
 PASSES = 2 * len(RATES)
 # Passes that servers stay up for: each of them grows while it serves.
 PASSES_OF_SERVERS = len(RATES)
