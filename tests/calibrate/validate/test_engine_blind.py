@@ -109,7 +109,9 @@ def loads_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         client: EngineClient, prompts: Any, tokens: Any, sampling: Any, together: int, waits: Any
     ) -> list[Stream]:
         nonlocal now
-        sent = (now + np.cumsum(0.3 * np.array(waits))).tolist()
+        # Up to 30 ms apart: nobody waits here for a client to be free, so that as many decode
+        # together however short its waits are.
+        sent = (now + np.cumsum(0.03 * np.array(waits) / max(waits))).tolist()
         now += 100.0
         lengths = [len(prompt.split()) for prompt in prompts]
         return served(sent, lengths, tokens, FRONTEND_S)[0]
@@ -186,12 +188,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
         (gamma, repeat) for gamma in (0, 1, 3) for repeat in (0, 1)
     }
     loaded = StreamedCosts(found.streamed)
-    # A hundred requests, 2 to 4 ms apart by the moments at which they come, tell the mean and not
-    # how it goes by the requests that decode beside.
-    rows = [row for each in found.streamed for row in each.frontends]
-    outside_s = [loaded.outside_s(row) for row in rows]
-    mean_s = np.average(outside_s, weights=[row.requests for row in rows])
-    assert mean_s == pytest.approx(FRONTEND_S, abs=0.001)
+    assert loaded.frontend_s == pytest.approx(FRONTEND_S, abs=0.002)
     for law in loaded.laws.values():
         assert law.step_s == pytest.approx(STEP_S + REQUEST_S * np.array(law.batches))
         assert (law.per_prompt_s, law.per_token_s) == pytest.approx((PROMPT_S, TOKEN_S))
