@@ -235,7 +235,7 @@ _SLOWER = 1.1
 @pytest.mark.long
 def test_a_slower_engine_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A percentile of few requests is that of one or two, whose first step may be another one.
-    monkeypatch.setattr(settings, "REQUESTS", {name: 400 for name in settings.RATES})
+    monkeypatch.setattr(settings, "REQUESTS", dict.fromkeys(settings.RATES, 400))
     tables = load("serving").tables(measured(tmp_path, _SLOWER))
     errors = {row["figure"]: row for row in tables["errors"]}
     assert errors["tpot mean"]["mean_error"] < -0.08
