@@ -231,7 +231,9 @@ class _Running:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """One thread by default: two on a core that is shared are many times slower than one.
+    """One thread by default: two on a core that is shared are many times slower than one.  And
+    all that oneDNN prepares is kept: of what steps of every width need, the 1,024 pieces that it
+    keeps by itself are not enough, and then a step takes longer the rarer its width is.
 
     folder : where temporary files go, unless the names of sockets there would be too long
     """
@@ -239,6 +241,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "65536",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }

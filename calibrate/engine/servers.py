@@ -9,6 +9,7 @@ from typing import Any
 
 from calibrate.engine.client import Client, EngineClient, EngineError, counted
 from calibrate.engine.server import Launch, all_started, find_program, started
+from calibrate.engine.warming import warm
 from calibrate.models.load import resolve
 from specsim.api.validation import EngineCheck
 from specsim.profiles import Profile
@@ -20,11 +21,13 @@ class Servers:
 
     gammas : draft lengths; 0 is plain decoding
     launches : how the server of each is started; none where the one at ``url`` is asked
+    prompt_tokens : of the longest prompt that they are asked
     """
 
     gammas: tuple[int, ...]
     launches: Mapping[int, Launch]
     url: str | None = None
+    prompt_tokens: int = 0
 
     @staticmethod
     def of(
@@ -56,7 +59,8 @@ class Servers:
             )
             for gamma in gammas
         }
-        return Servers(tuple(gammas), launches)
+        longest = max((each.prompt_tokens for each in profile.acceptance), default=0)
+        return Servers(tuple(gammas), launches, prompt_tokens=longest)
 
     @contextmanager
     def client(self, gamma: int) -> Iterator[Client]:
@@ -69,12 +73,17 @@ class Servers:
 
     @contextmanager
     def clients(self) -> Iterator[dict[int, Client]]:
-        """The servers of all draft lengths, running side by side meanwhile: idle ones rest."""
+        """The servers of all draft lengths, warm, running side by side meanwhile: idle ones
+        rest.
+        """
         if self.url is not None:
             yield {gamma: EngineClient(self.url) for gamma in self.gammas}
         else:
-            with all_started([self.launches[gamma] for gamma in self.gammas]) as clients:
-                yield dict(zip(self.gammas, clients, strict=True))
+            with all_started([self.launches[gamma] for gamma in self.gammas]) as running:
+                clients = dict(zip(self.gammas, running, strict=True))
+                for gamma, client in clients.items():
+                    warm(client, self.launches[gamma], self.prompt_tokens)
+                yield clients
 
 
 def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ import numpy as np
 import specsim
 from calibrate.engine.client import EngineClient, EngineError, counter
 from calibrate.engine.server import Launch, all_started, find_program
+from calibrate.engine.warming import warm
 from calibrate.models.busy import Watch
 from calibrate.models.load import resolve
 from calibrate.models.prompts import held_out_prompts
@@ -147,11 +149,16 @@ def _evenly(count: int, every: int) -> list[bool]:
 
 
 def _requests(texts: Sequence[str], number: int) -> str:
-    """Texts of other windows than the profile's, as ``vllm bench serve`` reads them."""
+    """Texts of other windows than the profile's, as ``vllm bench serve`` reads them.
+
+    Each pass begins a little later in the circle of all, so that over the passes every rate is sent
+    each text as often as any other, as nearly as can be: drafts stand in some more often.
+    """
     order = random.Random(_SEED + number)
+    first = number * len(texts) // settings.PASSES
     rows = [
         {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
-        for text in order.sample(texts, max(settings.REQUESTS.values()))
+        for text in islice(cycle(texts), first, first + max(settings.REQUESTS.values()))
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -212,10 +219,11 @@ def _loaded(files: LoadFiles, bench: Bench) -> Iterator[Mapping[Drafting, Engine
     launches = [_launch(program, profile, each) for each in settings.DRAFTINGS]
     with all_started(launches) as clients:
         servers: dict[Drafting, EngineClient] = {}
-        for drafting, client in zip(settings.DRAFTINGS, clients, strict=True):
+        for drafting, launch, client in zip(settings.DRAFTINGS, launches, clients, strict=True):
             assert isinstance(client, EngineClient), "of a server"
             servers[drafting] = client
-            # The first steps of a server are slow, each width anew.
+            warm(client, launch, settings.PROMPTS[1])
+            # Steps of many requests are wide, too, and slow at first.
             bench.serve(client, files.requests(0), 2 * settings.MAX_NUM_SEQS, "inf", 0)
         yield servers
 
