@@ -4,11 +4,13 @@
 
 Of every run of the serving study with one draft length, over what the timing of its pass says of as
 many decodes, prompts and arrivals, less one: by draft length, steps without a prompt and steps with
-some, by how many requests are in them.  Then steps that begin so many seconds behind the first
-request of a load, over those of later than three, each over what it was to take; how far windows of
-so many seconds scatter about the mean of their load (standard deviation); how far off whole loads
-are (root mean square) by the timing of their pass, by that and the one before, and by all until
-then; and how many plain steps of the largest batch a timing has of each draft length.
+some, by how many requests are in them. Then those with a prompt again, by how many steps before the
+same load had one of the same width, the tokens that a step runs at once. Then steps that begin so
+many seconds behind the first request of a load, over those of later than three, each over what it
+was to take; how far windows of so many seconds scatter about the mean of their load (standard
+deviation); how far off whole loads are (root mean square) by the timing of their pass, by that and
+the one before, and by all until then; and how many plain steps of the largest batch a timing has of
+each draft length.
 """
 
 from __future__ import annotations
@@ -39,15 +41,22 @@ _WINDOWS_S = (1, 2, 4)
 _FIRST_S, _LATE_S = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0), 3.0
 # Timings that tell what comes: so many of the last ones.
 _POOLED = (1, 2, settings.PASSES)
+# Steps since one of the same width; beyond them, or never in this load, is another row.
+_SINCE = (32, 128)
 # Fewer steps do not tell what a second is like.
 _FEWEST = 20
 
 
 class Seen(NamedTuple):
-    """A step: when it began, since its load did, how long it took, and was to take."""
+    """A step: when it began, since its load did, how long it took, and was to take.
+
+    width : tokens that it ran at once
+    reads : whether any are of a prompt
+    """
 
     at_s: float
     requests: int
+    width: int
     reads: bool
     seconds: float
     expected_s: float
@@ -71,9 +80,31 @@ def beside(
 ) -> list[Seen]:
     """The same beside what they were to take."""
     return [
-        Seen(at_s, step.requests, step.prompts > 0, step.seconds, costs.expected_s(gamma, step))
+        Seen(
+            *(at_s, step.requests, step.decodes * (gamma + 1) + step.prompt_tokens),
+            *(step.prompts > 0, step.seconds, costs.expected_s(gamma, step)),
+        )
         for at_s, step in steps
     ]
+
+
+def by_recency(loads: list[list[Seen]]) -> list[tuple[int, float]]:
+    """How many steps with a prompt there are of each row of ``_SINCE`` and beyond, and how much
+    longer they took than they were to.
+    """
+    sums = np.zeros((len(_SINCE) + 1, 3))
+    for steps in loads:
+        last: dict[int, int] = {}
+        for number, each in enumerate(steps):
+            if each.reads:
+                since = number - last.get(each.width, -_SINCE[-1])
+                sums[np.searchsorted(_SINCE, since, side="right")] += (
+                    1,
+                    each.seconds,
+                    each.expected_s,
+                )
+            last[each.width] = number
+    return [(int(count), float(s / expected_s - 1)) for count, s, expected_s in sums]
 
 
 def windows(steps: list[Seen], width_s: float) -> Iterator[tuple[int, float]]:
@@ -148,6 +179,14 @@ def main() -> None:
                 seconds, expected_s = some.sum(axis=0)
                 print(f"{seconds / expected_s - 1:+8.3f}", end="")
             print()
+    print("with a prompt, by steps since the same width")
+    for name, loads in sorted(runs.items()):
+        rows = by_recency(loads)
+        below = "".join(
+            f"  below {each}: {longer:+.3f} of {count}"
+            for each, (count, longer) in zip(_SINCE, rows, strict=False)
+        )
+        print(f"{name:8}{below}  longer ago, or never: {rows[-1][1]:+.3f} of {rows[-1][0]}")
     every = [steps for loads in runs.values() for steps in loads]
     print(f"at first, over later than {_LATE_S:g} s, of {len(every)} loads")
     for low_s, high_s in pairwise(_FIRST_S):

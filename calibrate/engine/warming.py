@@ -1,9 +1,8 @@
 """Steps of every width, done before a server is timed.
 
 A width, the tokens that a step runs at once, that a server has not had before takes it longer:
-libraries prepare then what they compute it by.  With vLLM 0.32.0 on a CPU and a model of a million
-parameters, 3 ms more than the 14 of a step that reads a prompt.  A server that is deployed has had
-them all.
+libraries prepare then what they compute it by (``benchmarks/vllm_widths.py``).  A server that is
+deployed has had them all.
 """
 
 from __future__ import annotations
