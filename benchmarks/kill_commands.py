@@ -40,14 +40,15 @@ _PAIR = (
 _GRID = "--batch 1,2 --context 48,64"
 _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
 # Two passes of two rates, of plain decoding and one draft length; eight requests run together.
+# Servers of all that are timed change places.
 _SMALL_LOAD = """
 from dataclasses import replace
 from studies.serving import settings as s
 s.GAMMAS, s.SCHEDULE, s.PASSES = (1, 2), [(1, 8, 1)], 2
 s.MAX_NUM_SEQS, s.TIMED_BATCHES, s.TIMED_REQUESTS = 8, (8,), 8
 s.REQUESTS = dict.fromkeys(s.RATES, 40)
-s.DRAFTINGS = s.fixed(0), s.fixed(1)
-s.SETTINGS = tuple(s.Setting(each, r) for each in s.DRAFTINGS for r in ("light", "heavy"))
+s.DRAFTINGS = s.fixed(0), s.fixed(1), s.fixed(2)
+s.SETTINGS = tuple(s.Setting(each, r) for each in s.DRAFTINGS[:2] for r in ("light", "heavy"))
 import calibrate.engine.streams
 import studies.serving.measure as m
 calibrate.engine.streams._EACH = 2
