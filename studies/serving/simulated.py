@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,9 @@ import numpy as np
 import specsim
 from specsim.api.serving_acceptance import trace_behind
 from specsim.api.serving_verdict import ServingVerdict
+from specsim.checkpoint import Checkpoint
 from specsim.counts.file import write_acceptance
+from specsim.files import file_digest
 from specsim.serving import RoundAcceptance
 from specsim.serving.logs import read_log
 from specsim.serving.service import Served, serve_requests
@@ -103,32 +104,35 @@ class ServedSetting:
 
 def served(files: LoadFiles) -> list[ServedSetting]:
     """Every setting that was measured, simulated."""
-    with TemporaryDirectory() as folder:
-        own = {
-            (rate, number): _own_file(files, rate, number, Path(folder))
-            for rate in settings.RATES
-            for number in range(settings.PASSES)
-        }
-        return [
-            ServedSetting(
-                setting,
-                tuple(
-                    _served(files, setting, number, own[setting.rate, number]) for number in passes
-                ),
-            )
-            for setting in settings.SETTINGS
-            if (passes := files.passes(setting))
-        ]
+    timed = [path for path in map(files.timed, range(settings.PASSES)) if path.is_file()]
+    runs = [files.run(each, number) for each in settings.SETTINGS for number in files.passes(each)]
+    # A folder of temporary files that is found again, and removed, where this was killed.
+    where = str(files.profile.absolute())
+    checkpoint = Checkpoint.temporary("served", where, *map(file_digest, (*timed, *runs)))
+    own = {
+        (rate, number): _own_file(files, rate, number, checkpoint)
+        for rate in settings.RATES
+        for number in range(settings.PASSES)
+    }
+    found = [
+        ServedSetting(
+            setting,
+            tuple(_served(files, setting, number, own[setting.rate, number]) for number in passes),
+        )
+        for setting in settings.SETTINGS
+        if (passes := files.passes(setting))
+    ]
+    checkpoint.done()
+    return found
 
 
-def _own_file(files: LoadFiles, rate: str, number: int, folder: Path) -> Path | None:
+def _own_file(files: LoadFiles, rate: str, number: int, checkpoint: Checkpoint) -> Path | None:
     """Where the steps of a pass's load at a rate are written to, if they are known."""
     own = own_steps(files, rate, number) if files.timed(number).is_file() else None
     if own is None:
         return None
-    path = folder / f"{rate}-{files.timed(number).name}"
-    write_acceptance(own, path)
-    return path
+    name = f"{rate}-{files.timed(number).name}"
+    return checkpoint.keep(name, partial(write_acceptance, own))
 
 
 def _served(files: LoadFiles, setting: Setting, number: int, own: Path | None) -> ServedPass:

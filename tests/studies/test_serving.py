@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import specsim
 from calibrate.engine.client import EngineClient, EngineError
 from calibrate.engine.servers import Servers
 from specsim.api.serving_setup import SetUpWords, set_up
@@ -356,6 +358,29 @@ def test_another_file_of_step_times_is_no_prediction_before(
         measure._waiting(files, 1)
     write_timed(files.timed(1), _DRIFTS[1])
     assert measure._waiting(files, 1) == [full]
+
+
+def test_simulations_that_were_killed_leave_no_file_behind_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Steps of a load are known of all draft lengths alone.
+    some = [each for each in SETTINGS if each.rate == "half"][:4]
+    monkeypatch.setattr(settings, "SETTINGS", some)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    files = LoadFiles(measured(tmp_path).path)
+
+    def killed(*given: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(specsim, "validate_serving", killed)
+        with pytest.raises(KeyboardInterrupt):
+            served(files)
+    assert list(temporary.iterdir())
+    assert served(files)
+    assert not list(temporary.iterdir())
 
 
 def test_half_a_timing_of_long_ago_is_not_gone_on_with(tmp_path: Path) -> None:
