@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from unittest.mock import patch
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from specsim.profiles import SamplingSetting
 from studies.serving import settings
 
 _CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+_ROOMS = {"1,024 pieces": {_CAPACITY: "1024"}, "as specsim sets it": {}}
 _PREFILL_S = "vllm:request_prefill_time_seconds_sum"
 
 
@@ -36,20 +36,6 @@ def round_s(client: Client, longest: int) -> float:
     done = client.complete(prompts, [1] * longest, SamplingSetting(0.0), 1)
     before, after = (counter(each, _PREFILL_S, client.where) for each in (done.before, done.after))
     return (after - before) / longest
-
-
-@contextmanager
-def room_for(pieces: int | None) -> Iterator[None]:
-    """What servers that are started meanwhile keep; None is what specsim sets."""
-    before = os.environ.pop(_CAPACITY, None)
-    if pieces is not None:
-        os.environ[_CAPACITY] = str(pieces)
-    try:
-        yield
-    finally:
-        os.environ.pop(_CAPACITY, None)
-        if before is not None:
-            os.environ[_CAPACITY] = before
 
 
 def main() -> None:
@@ -67,9 +53,10 @@ def main() -> None:
         context=settings.CONTEXT,
         more=settings.ENGINE_ARGS,
     )
+    os.environ.pop(_CAPACITY, None)
     later = {}
-    for name, pieces in (("1,024 pieces", 1024), ("as specsim sets it", None)):
-        with room_for(pieces), started(launch) as client:
+    for name, room in _ROOMS.items():
+        with patch.dict(os.environ, room), started(launch) as client:
             seconds = [round_s(client, asked.longest) for _ in range(asked.rounds)]
         print(f"{name:20}" + "".join(f"{1e3 * each:8.2f} ms" for each in seconds))
         later[name] = float(np.mean(seconds[1:]))
