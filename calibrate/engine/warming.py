@@ -13,8 +13,8 @@ from calibrate.engine.client import Client
 from calibrate.engine.server import Launch
 from specsim.profiles import SamplingSetting
 
-# Seconds at the most: where steps take so long that this is not enough, what is prepared for them is
-# taken to be little.
+# Seconds at the most: where steps take so long that this is not enough, what is prepared for them
+# is taken to be little.
 _LONGEST_S = 20.0
 # Prompts that are sent one after another before the clock is read.
 _SOME = 16
