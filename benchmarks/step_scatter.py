@@ -62,13 +62,14 @@ def figures(runs: Sequence[Floats]) -> list[float]:
         windows = each[: each.size // _WINDOW * _WINDOW].reshape(-1, _WINDOW)
         seen = (~np.isnan(windows)).sum(axis=1)
         kept = seen > _WINDOW // 2
-        means.append(np.nanmean(windows[kept], axis=1).var(ddof=1))
-        alone.append((np.nanvar(each) / seen[kept]).mean())
+        # A load of one window says nothing of how far they scatter.
+        if kept.sum() > 1:
+            means.append(np.nanmean(windows[kept], axis=1).var(ddof=1))
+            alone.append((np.nanvar(each) / seen[kept]).mean())
     return [
         float(np.sqrt(variance)),
         *(float(each / variance) for each in common),
-        float(np.sqrt(np.mean(means))),
-        float(np.sqrt(np.mean(alone))),
+        *(float(np.sqrt(np.mean(each))) if each else np.nan for each in (means, alone)),
     ]
 
 
