@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, exp, isnan, log
-
-import numpy as np
 
 from specsim.api.plan_ranking import rate_of_each
 from specsim.api.plan_result import SELDOM, Answer, Sequences
@@ -107,19 +106,23 @@ def replicas_interval(
 
 
 def sequences_of(best: Answer, rate: float) -> Sequences | None:
-    """How many of them a replica needs (analytic); None beyond the capacity without a cache of
-    prompts.
+    """How many of them a replica needs; None beyond the capacity without a cache of prompts.
+
+    A run that was simulated is too short for the moments of long outputs, and the analytic law has
+    no bursts and no steps that are long because one before them was: whichever asks for more.
     """
     replica, setup = best.planned.replica, best.planned.setup
     own = rate_of_each(rate, best.replicas, replica)
     if own >= replica.capacity:
         return None
-    in_service = replica.shared(own).in_service
-    fit, all_in_use = in_service.size - 1, float(in_service[-1])
+    fit = replica.times.cap
+    all_in_use = replica.crowded(own, fit - 1)
     if all_in_use > SELDOM:
         return Sequences(fit, all_in_use)
     most = setup.engine.settings(setup.drafts).max_seqs
-    held = int(np.searchsorted(np.cumsum(in_service), 1.0 - SELDOM))
+    held = bisect_left(range(fit), True, key=lambda most: replica.crowded(own, most) <= SELDOM)
+    if best.settled is not None:
+        held = max(held, int(best.settled.engine["running_p999"]))
     return Sequences(min(8 * ceil(max(held, 1) / 8), most), all_in_use)
 
 

@@ -114,9 +114,8 @@ def order(answer: Answer) -> tuple[int, float, float]:
     """
     if not answer.replicas:
         return 2, 0.0, -answer.per_card
-    cost = float(answer.cards) if answer.hourly is None else answer.hourly
     untried = not answer.sustained and answer.settled is None
-    return int(untried), cost, -answer.per_card * (cost and answer.cards / cost)
+    return int(untried), answer.cost, -answer.per_card * (answer.cards / answer.cost)
 
 
 def fitting(answers: Sequence[Answer], requests: Requests) -> tuple[list[Answer], list[LeftOut]]:
@@ -272,11 +271,6 @@ def plain_beside(drafting: Answer, answers: Sequence[Answer]) -> Answer | None:
     return same[0] if same else None
 
 
-def _cost(count: int, answer: Answer) -> float:
-    """Of so many replicas, in the unit of ``order``."""
-    return count * answer.planned.cards * (1.0 if answer.price is None else answer.price)
-
-
 def _of_kind(answers: Sequence[Answer], speculates: bool) -> list[Answer]:
     """Every set-up of one kind that sustains some rate, once."""
     alone = {id(each.planned): each for each in answers if each.sustained > 0}.values()
@@ -288,8 +282,10 @@ def _at_rate(several: Sequence[Answer], rate: float) -> tuple[float, int, Answer
     equals the one that could take most.
     """
     at = [(replicas_needed(rate, each.sustained), each) for each in several]
-    count, chosen = min(at, key=lambda pair: (_cost(*pair), -pair[0] * pair[1].sustained))
-    return _cost(count, chosen), count, chosen
+    count, chosen = min(
+        at, key=lambda pair: (pair[1].cost_of(pair[0]), -pair[0] * pair[1].sustained)
+    )
+    return chosen.cost_of(count), count, chosen
 
 
 def cards_by_rate(

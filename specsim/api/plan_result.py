@@ -19,6 +19,8 @@ from specsim.serving.planning.sizing import slack
 from specsim.serving.workload_summary import WorkloadSummary
 
 _SECONDS = 3600.0
+# A price for what has none, by which set-ups that cost nothing are compared.
+_NEXT_TO_NOTHING = 1e-12
 # Share of moments at which as many sequences as are named may not be enough.
 SELDOM = 1e-3
 # Rows of a table for people.
@@ -54,6 +56,18 @@ class Answer:
     def hourly(self) -> float | None:
         """Price of all its cards for an hour."""
         return None if self.price is None else self.cards * self.price
+
+    @property
+    def cost(self) -> float:
+        """As set-ups are compared."""
+        return self.cost_of(self.replicas)
+
+    def cost_of(self, replicas: int) -> float:
+        """The price of so many replicas for an hour, or the number of their cards, which also tells
+        apart what costs nothing.
+        """
+        each = 1.0 if self.price is None else self.price or _NEXT_TO_NOTHING
+        return replicas * self.planned.cards * each
 
     @property
     def per_card(self) -> float:

@@ -116,7 +116,7 @@ def _milliseconds(value: Interval[float]) -> str:
 def _tie(found: CapacityPlan) -> str:
     """That the answer is the cheapest, or how it was chosen of two that cost the same."""
     plain, drafting = found.without, found.with_drafts
-    if plain is None or drafting is None or _cost(plain) != _cost(drafting):
+    if plain is None or drafting is None or plain.cost != drafting.cost:
         return "fewest cards: " if _unpriced(found) else "cheapest: "
     same = "the same price"
     if plain.cards == drafting.cards:
@@ -137,10 +137,6 @@ def _unpriced(found: CapacityPlan) -> bool:
     """Whether cards of several kinds are compared by their number."""
     several = {each.planned.accelerator for each in found.answers}
     return found.best.price is None and len(several) > 1
-
-
-def _cost(answer: Answer) -> float:
-    return float(answer.cards) if answer.hourly is None else answer.hourly
 
 
 def _nearest(found: CapacityPlan, answer: Answer) -> str:

@@ -159,9 +159,10 @@ class Serving(Result):
     def sentences(self) -> list[str]:
         engine = self.engine
         tokens, requests = (self.figures[name] for name in _THROUGHPUT[:2])
+        first = "in the first replication " if self.replications > 1 else ""
         lines = [
             f"{_with_ends(tokens)} output tokens/s, {_with_ends(requests)} requests/s",
-            f"{significant(engine['batch_mean'], 3)} requests in a step in the mean (p99 "
+            f"{first}{significant(engine['batch_mean'], 3)} requests in a step in the mean (p99 "
             f"{engine['batch_p99']:.0f}), {significant(engine['queue_mean'], 3)} waiting (at most "
             f"{engine['queue_max']:.0f}), cache at most {engine['cache_peak']:.0%} full, "
             f"{engine['preemptions']:.0f} preemptions, busy {engine['busy']:.0%} of the time",

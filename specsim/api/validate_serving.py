@@ -16,7 +16,7 @@ from specsim.api.serving_doubts import beyond_graphs, routing_doubts, undrafted
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.serving_verdict import THROUGHPUT, ServingVerdict, Throughput, tolerances_of
 from specsim.batching.source import Source
-from specsim.checks import Ints, InvalidArgumentError, integer, number, significant
+from specsim.checks import Floats, Ints, InvalidArgumentError, integer, number, significant
 from specsim.deployment.deployment import Deployment
 from specsim.intervals import Interval
 from specsim.profiles import Mode
@@ -121,7 +121,8 @@ def validate_serving(
         raise InvalidArgumentError(
             f"replications must be 1, got {runs}: nothing in these runs is random"
         )
-    repeat = _Repeat(setup, requests, "itl" in compared, step_model is None, seed)
+    begin_s = float(seen.requests.arrival_s[counted[0]])
+    repeat = _Repeat(setup, requests, begin_s, "itl" in compared, step_model is None, seed)
     repeats = replicate(repeat.outcome, runs, workers)
     # Nobody knows how far off steps are that somebody gave.
     speed = found.speed_at(repeats[0].batch) if repeat.batch else None
@@ -146,7 +147,7 @@ def validate_serving(
             )
             for name, sample in compared.items()
         ),
-        throughput=_throughput(seen, repeats, ends),
+        throughput=_throughput(seen, begin_s, repeats, ends),
         speed=speed,
         tolerance=allowed,
         basis=found.basis,
@@ -188,7 +189,7 @@ class _Outcome:
     """
 
     samples: dict[str, LatencySample]
-    makespan_s: float
+    throughput: dict[str, float]
     batch: float = nan
 
 
@@ -196,12 +197,14 @@ class _Outcome:
 class _Repeat:
     """The requests through the set-up, which can go to other processes.
 
+    begin_s : when the first that counts arrives
     rounds : whether gaps between tokens are wanted
     batch : whether it is asked how many requests are in a step, of the first replication
     """
 
     setup: SetUp
     requests: Requests
+    begin_s: float
     rounds: bool
     batch: bool
     seed: int
@@ -217,7 +220,7 @@ class _Repeat:
         times = served.times
         return _Outcome(
             samples_of(times, served.each("scheduled_s")),
-            float(times.last_token_s.max() - times.arrival_s.min()),
+            _per_second(times.last_token_s, times.output_tokens, self.begin_s),
             engine_figures(served, self.setup)["batch_mean"] if batch else nan,
         )
 
@@ -272,27 +275,28 @@ def _span(requests: Requests, counted: Ints) -> float:
     return float(requests.arrival_s[counted[-1]] - requests.arrival_s[counted[0]])
 
 
+def _per_second(last_token_s: Floats, output_tokens: Ints, begin_s: float) -> dict[str, float]:
+    """Tokens and requests of what ends after ``begin_s``, until the last does."""
+    ended = last_token_s > begin_s
+    totals = float(output_tokens[ended].sum()), float(ended.sum())
+    seconds = float(last_token_s.max()) - begin_s
+    return {name: total / seconds for name, total in zip(THROUGHPUT, totals, strict=True)}
+
+
 def _throughput(
-    seen: RequestLog, repeats: list[_Outcome], ends: list[_Outcome]
+    seen: RequestLog, begin_s: float, repeats: list[_Outcome], ends: list[_Outcome]
 ) -> tuple[Throughput, ...]:
     """ends : the first replication at the ends of what is known of the speed of steps"""
     if seen.last_token_s is None:
         return ()
-    makespan = float(seen.last_token_s.max() - seen.requests.arrival_s[0])
-    totals = float(seen.requests.output_tokens.sum()), float(len(seen.requests))
-    amounts = dict(zip(THROUGHPUT, totals, strict=True))
-    runs, others = (
-        [{name: amount / each.makespan_s for name, amount in amounts.items()} for each in outcomes]
-        for outcomes in (repeats, ends)
-    )
+    measured = _per_second(seen.last_token_s, seen.requests.output_tokens, begin_s)
+    runs, others = ([each.throughput for each in outcomes] for outcomes in (repeats, ends))
     predicted = {
         name: of_replications(np.array([run[name] for run in runs])) for name in THROUGHPUT
     }
     if others:
         predicted = widened(predicted, runs[0], others)
-    return tuple(
-        Throughput(name, predicted[name], amount / makespan) for name, amount in amounts.items()
-    )
+    return tuple(Throughput(name, predicted[name], measured[name]) for name in THROUGHPUT)
 
 
 def _of_speed(speed: Interval[float] | None) -> str:

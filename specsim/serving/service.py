@@ -221,6 +221,8 @@ def engine_figures(served: Served, setup: SetUp) -> Figures:
         found[f"{name}_mean"] = float(np.average(values, weights=seconds))
         found[f"{name}_p99"] = _weighted_percentile(values, seconds, 0.99)
         found[f"{name}_max"] = float(values.max())
+    running = np.concatenate([each.running for each in logs])
+    found["running_p999"] = _weighted_percentile(running, seconds, 0.999)
     found["cache_peak"] = max(float(each.used_blocks.max()) for each in logs) / blocks
     found["step_s"] = float(seconds.mean())
     total = sum(float(part.sum()) for each in logs for part in each.parts.values())

@@ -231,5 +231,5 @@ def _setting(key: str, kind: str, word: str) -> Any:
     if kind.startswith("tuple"):
         return tuple(integer(key, each, low=1) for each in word.split("/"))
     if kind.startswith("int"):
-        return integer(key, word)
+        return integer(key, word, low=-1)  # which some settings know; each says what it allows
     return number(key, word) if kind.startswith("float") else word

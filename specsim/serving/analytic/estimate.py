@@ -36,6 +36,8 @@ _POINTS = 2048
 _FEW = 12
 # Shares of load, of requests and of time from which on the limits of the theory matter.
 _LOADED, _OFTEN, _READING = 0.9, 0.05, 0.3
+# Seconds of steps that would never end, so that what is met next to never has a number.
+_NEVER_S = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Estimate:
     load : the rate over the capacity
     batch : mean number of requests that decode
     batch_p99 : its 99th percentile
-    step_s : mean seconds of a step that a request that decodes is in
+    step_s : mean seconds of a step that a request that decodes is in; nan where none does
     doubts : why it may not be used here, one line each; empty where it may
     """
 
@@ -61,7 +63,7 @@ class Estimate:
 def estimate_of(replica: Replica, rate: float, levels: Sequence[ServiceLevel]) -> Estimate:
     """At a rate below the capacity."""
     shared = replica.shared(rate)
-    seconds = replica.step_s(rate)
+    seconds = np.minimum(replica.step_s(rate), _NEVER_S)
     points = _points(_POINTS, 8)
     offered = replica.offered
     # Lengths of the sample, evenly by output.
@@ -70,7 +72,8 @@ def estimate_of(replica: Replica, rate: float, levels: Sequence[ServiceLevel]) -
     tpot = _tpot_s(replica, shared, rate, seconds, later, points[:, :4])
     ttft = _ttft_s(replica, shared, rate, seconds, prompts, points[:, 4:])
     e2e = ttft + later * tpot
-    gaps = _gaps_s(replica, shared, rate, seconds, points)
+    decodes = bool(later.any())
+    gaps = _gaps_s(replica, shared, rate, seconds, points) if decodes else np.empty(0)
     samples = {"ttft": ttft, "tpot": tpot[later > 0], "itl": gaps, "e2e": e2e}
     extra = tuple(each.statistic for each in levels if each.statistic)
     figures: Figures = {}
@@ -90,7 +93,7 @@ def estimate_of(replica: Replica, rate: float, levels: Sequence[ServiceLevel]) -
         load=rate / replica.capacity,
         batch=shared.mean,
         batch_p99=float(np.searchsorted(total, 0.99)),
-        step_s=float(_mean_step_s(shared, seconds)),
+        step_s=_mean_step_s(shared, seconds) if decodes else float("nan"),
         doubts=tuple(_doubts(replica, shared, rate)),
     )
 

@@ -89,7 +89,7 @@ class Replica:
         """c(n) at n = 1..cap with prompts coming at ``rate``, requests per second, shape (cap,)."""
         seconds, rounds = self.step_s(rate), self._rounds
         if not rounds.any():  # single tokens: all is done when the prompt is read
-            return np.where(np.isfinite(seconds), np.inf, _LEAST)
+            return np.full(self.times.cap, np.inf)
         counts = np.arange(1, self.times.cap + 1)
         # Where prompts leave no time none completes, or as good as none.
         found: Floats = np.maximum(counts / (rounds * seconds), _LEAST)
@@ -114,6 +114,21 @@ class Replica:
     def shared(self, rate: float) -> Shared:
         """The stationary law; UnsupportedError beyond the capacity."""
         return Shared(rate, self.completions(rate))
+
+    def crowded(self, rate: float, places: int) -> float:
+        """The share of the time in which more than so many requests have a place.
+
+        Those that decode have one, and those whose prompts are read in the same step, a Poisson
+        number; where a step is made before the one before it is over, so have as many more that are
+        done, until the step in which they ended is looked at.
+        """
+        from scipy.special import pdtrc  # loads scipy
+
+        came = rate * np.concatenate([[self.read_s(1)], self.step_s(rate)])
+        left = places - np.arange(came.size)
+        more = pdtrc(np.maximum(left, 0), (2.0 if self.late else 1.0) * came)
+        more = np.where(left >= 0, more, 1.0)
+        return float(self.shared(rate).in_service @ more)
 
     def mean_tpot_s(self, rate: float) -> float:
         """Mean seconds of a token after the first; nan where no request has one.

@@ -172,6 +172,7 @@ def test_replications_of_the_same_requests_say_so(tmp_path: Path) -> None:
     for work, said in ((specsim.workload(path), True), (WORK, False)):
         found = specsim.serve(work, replications=2, **given)
         assert any("same in every replication" in each for each in found.warnings) == said
+        assert any(each.startswith("in the first replication ") for each in found.sentences())
     alone = specsim.serve(specsim.workload(path), **given)
     assert not any("same in every replication" in each for each in alone.warnings)
 
@@ -338,6 +339,11 @@ def test_sglang_has_limits_by_card_and_degree(
     told = specsim.serve(work, deployment=where, engine="sglang:chunked_prefill_size=64")
     assert isinstance(told.setup.engine, SglangEngine)
     assert told.setup.engine.chunked_prefill_size == 64
+    whole = specsim.serve(work, deployment=where, engine="sglang:chunked_prefill_size=-1")
+    assert isinstance(whole.setup.engine, SglangEngine)
+    assert whole.setup.engine.chunked_prefill_size == -1
+    with pytest.raises(InvalidArgumentError, match=r"chunked_prefill_size must be .* got -2"):
+        specsim.serve(work, deployment=where, engine="sglang:chunked_prefill_size=-2")
 
 
 def test_vllm_drafts_with_a_draft_model_as_many_at_every_batch() -> None:

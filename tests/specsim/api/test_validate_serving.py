@@ -146,6 +146,19 @@ def test_a_latency_that_no_counted_request_has_is_left_out(tmp_path: Path) -> No
     assert [each.what for each in whole.left_out] == ["queue"]
 
 
+@pytest.mark.parametrize("warmup", [0.0, 0.5, 0.9])
+def test_throughput_is_of_what_counts(warmup: float, tmp_path: Path) -> None:
+    """Of a log that the simulator wrote: as ``serve`` has it, predicted and measured."""
+    work = specsim.workload(rate=30, prompt=100, output="uniform:1,80", requests=200)
+    words: dict[str, Any] = {"step_model": "step_ms=5", "engine": "vllm:num_gpu_blocks=2000"}
+    path = bench_log(specsim.serve(work, **words).served, tmp_path)
+    served = specsim.serve(work, warmup=warmup, **words).figures
+    found = specsim.validate_serving(path, warmup=warmup, tolerance="mean=0.05", **words)
+    for each in found.throughput:
+        assert each.measured == pytest.approx(served[each.name].best)
+        assert each.predicted.best == pytest.approx(served[each.name].best)
+
+
 def test_one_draw_of_what_is_random_is_no_certainty(tmp_path: Path) -> None:
     work = specsim.workload(rate=12, prompt=100, output=40, requests=100)
     words: dict[str, Any] = {
