@@ -170,8 +170,10 @@ def _statistics(sample: LatencySample) -> dict[str, float]:
 
 
 def distance(one: Floats, other: Floats) -> float:
-    """The largest difference of two distribution functions, of samples of any size."""
-    one, other = np.sort(one), np.sort(other)
+    """The largest difference of two distribution functions, of samples of seconds of any size; what
+    is less than a log's rounding apart is alike.
+    """
+    one, other = (np.sort(np.rint(each / _ROUNDING_S)) for each in (one, other))
     every = np.concatenate([one, other])
     below = np.searchsorted(one, every, "right") / one.size
     return float(np.abs(below - np.searchsorted(other, every, "right") / other.size).max())
@@ -270,7 +272,7 @@ def _request_errors(predicted: Sequence[LatencySample], measured: LatencySample)
     off = np.abs(mean - seen)
     share = np.divide(off, seen, out=np.where(off > 0, inf, 0.0), where=seen > 0)
     correlation = nan
-    if np.ptp(mean) > 0 and np.ptp(seen) > 0:
+    if np.ptp(mean) > _ROUNDING_S and np.ptp(seen) > _ROUNDING_S:
         correlation = float(np.corrcoef(mean, seen)[0, 1])
     at = int(off.argmax())
     return RequestErrors(

@@ -102,17 +102,25 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
         for number in range(settings.PASSES):
             write_atomically(files.requests(number), _requests(texts, number).encode())
     numbers = [number for number in range(settings.PASSES) if _waiting(files, number)]
+    checkpoint = Checkpoint.beside(files.folder, "serving")
     if numbers:
         with bench_started() as bench:
-            _passes(files, numbers, bench, progress)
+            _passes(files, numbers, bench, checkpoint, progress)
+    # Servers take seconds to end: a run may be killed behind the last it served.
+    checkpoint.done()
     progress("serving", _TOTAL, _TOTAL)
     return files.profile
 
 
-def _passes(files: LoadFiles, numbers: Sequence[int], bench: Bench, progress: Progress) -> None:
+def _passes(
+    files: LoadFiles,
+    numbers: Sequence[int],
+    bench: Bench,
+    checkpoint: Checkpoint,
+    progress: Progress,
+) -> None:
     """The passes of these numbers."""
     remove_left_over(files.profile.parent, _STALE_DAYS, f".{files.profile.stem}.vllm-")
-    checkpoint = Checkpoint.beside(files.folder, "serving")
     checkpoint.replace_json("begun.json", _now())  # nobody else measures here now
     for first in range(0, len(numbers), settings.PASSES_OF_SERVERS):
         with (
@@ -122,7 +130,6 @@ def _passes(files: LoadFiles, numbers: Sequence[int], bench: Bench, progress: Pr
             for number in numbers[first : first + settings.PASSES_OF_SERVERS]:
                 servers = _exchanged(timed, loaded) if settings.swapped(number) else (timed, loaded)
                 _pass(files, number, *servers, bench, checkpoint, progress)
-    checkpoint.done()
 
 
 def _texts(*, calibrated: bool) -> list[str]:

@@ -21,6 +21,7 @@ from calibrate.engine.client import EngineClient, EngineError
 from calibrate.engine.servers import Servers
 from specsim.api.serving_setup import SetUpWords, set_up
 from specsim.batching.source import Source
+from specsim.checkpoint import Checkpoint
 from specsim.counts.file import (
     SCHEMA,
     VERSION,
@@ -395,8 +396,23 @@ def test_half_a_timing_of_long_ago_is_not_gone_on_with(tmp_path: Path) -> None:
         for path in (each / "repeat-0.json", each):
             os.utime(path, (hours_ago, hours_ago))
     nobody: Any = None
-    measure._passes(files, [], nobody, lambda *_: None)
+    checkpoint = Checkpoint.beside(files.folder, "serving")
+    measure._passes(files, [], nobody, checkpoint, lambda *_: None)
+    checkpoint.done()
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([new.name, of_others.name])
+
+
+def test_a_run_that_was_killed_behind_the_last_it_served_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [each for each in SETTINGS if each.rate == "half"][:2]
+    monkeypatch.setattr(settings, "SETTINGS", some)
+    files = LoadFiles(measured(tmp_path).path)
+    there = sorted(each.name for each in tmp_path.iterdir())
+    Checkpoint.beside(files.folder, "serving").replace_json("begun.json", "a while ago")
+    assert sorted(each.name for each in tmp_path.iterdir()) != there
+    measure.measure(files.profile, tmp_path)  # which starts no server
+    assert sorted(each.name for each in tmp_path.iterdir()) == there
 
 
 def test_a_pass_serves_every_setting_once_rate_by_rate(tmp_path: Path) -> None:

@@ -25,6 +25,10 @@ def recognises(first: Record) -> bool:
 
 def read(records: Sequence[Record]) -> RequestLog:
     """The requests that were answered, in the order of their start."""
+    if len(records) != 1:
+        raise WorkloadError(
+            f"{len(records)} documents in one file, of other loads each; keep one of them"
+        )
     benchmarks = records[0].values["benchmarks"]
     if len(benchmarks) != 1:
         raise WorkloadError(

@@ -107,12 +107,12 @@ def _prompt(record: Record) -> _Request:
             f"{record.place}: no text to count: neither {_CONVERSATION} nor {_PROMPT}"
         )
     prompt = _text(record, _PROMPT, record.values[_PROMPT])
+    completion = next((key for key in _COMPLETION if key in record.values), None)
     for key in token_counts.OUTPUT:
-        if key in record.values:
+        if key in record.values and not (completion and key == token_counts.LIMIT):
             return _Request(record, prompt, record.tokens(key))
-    for key in _COMPLETION:
-        if key in record.values:
-            return _Request(record, prompt, _text(record, key, record.values[key]))
+    if completion is not None:
+        return _Request(record, prompt, _text(record, completion, record.values[completion]))
     raise WorkloadError(
         f"{record.place}: no output beside the prompt (looked for "
         f"{', '.join((*token_counts.OUTPUT, *_COMPLETION))})"

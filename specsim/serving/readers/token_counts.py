@@ -20,14 +20,16 @@ from specsim.serving.readers.records import (
 )
 from specsim.serving.requests import WorkloadError
 
-# The first that is there counts; lists of token ids are as long as they are.
+# The first that is there counts; lists of token ids are as long as they are, and ``LIMIT`` only
+# says how long an output may be.
+LIMIT = "max_tokens"
 PROMPT = (
     *("prompt_token_ids", "input_ids"),
     *("prompt_len", "prompt_tokens", "input_len", "input_tokens", "num_prompt_tokens"),
 )
 OUTPUT = (
-    *("output_len", "output_tokens", "expected_output_len", "completion_tokens", "max_tokens"),
-    *("num_output_tokens", "generated_token_ids", "output_ids"),
+    *("output_len", "output_tokens", "expected_output_len", "completion_tokens"),
+    *("num_output_tokens", "generated_token_ids", "output_ids", LIMIT),
 )
 ARRIVAL = ("arrival_s", "arrival_time", "timestamp")
 _TEXT = ("conversations", "prompt", "messages", "turns")

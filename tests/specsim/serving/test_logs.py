@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 import specsim
-from specsim.serving.comparison import distance, mean_interval, time_blocks
+from specsim.serving.comparison import (
+    LatencySample,
+    compare,
+    distance,
+    mean_interval,
+    time_blocks,
+)
 from specsim.serving.logs import read_log_text
 from specsim.serving.requests import WorkloadError
 from tests.support.command_line import fail, run
@@ -134,6 +140,10 @@ def test_guidellm() -> None:
     found = read_log_text(json.dumps({"benchmarks": [{"requests": groups}]}))
     assert set(found.samples) == {"e2e"}
     assert set(found.missing) == {"ttft", "tpot", "itl", "queue"}
+    one = json.dumps({"benchmarks": [{"requests": groups}]})
+    for several in (f"[{one}, {one}]", f"{one}\n{one}\n"):
+        with pytest.raises(WorkloadError, match="2 documents in one file, of other loads each"):
+            read_log_text(several)
 
 
 def test_guidellm_requests_that_tell_too_little_are_left_out() -> None:
@@ -221,6 +231,17 @@ def test_distance_of_two_samples() -> None:
     assert distance(np.array([1.0, 2, 3]), np.array([1.0, 2, 3])) == 0
     assert distance(np.array([1.0, 2]), np.array([3.0])) == 1
     assert distance(np.array([1.0, 2, 3, 4]), np.array([3.0, 4])) == 0.5
+    alike = np.full(50, 0.01)
+    assert distance(alike, alike + np.linspace(-3e-13, 3e-13, 50)) == 0
+
+
+def test_what_differs_by_rounding_alone_has_no_correlation() -> None:
+    requests = np.arange(50)
+    noise = np.linspace(-3e-13, 3e-13, 50)
+    ours, seen = (LatencySample(0.01 + each, requests) for each in (noise, noise[::-1]))
+    found = compare("tpot", [ours], seen, np.zeros(50, np.int64), 0)
+    assert found.requests is not None
+    assert np.isnan(found.requests.correlation)
 
 
 def test_intervals_of_independent_requests_hold() -> None:

@@ -208,6 +208,9 @@ def test_burstgpt() -> None:
         '[{"prompt": "a", "input_len": 12, "output_tokens": 3},'
         '{"prompt": "b", "input_len": 40, "output_tokens": 6}]',
         "prompt_tokens,completion_tokens\n12,3\n40,6\n",
+        "prompt_tokens,max_tokens\n12,3\n40,6\n",
+        # A limit is no length, where there is one.
+        "prompt_len,max_tokens,num_output_tokens\n12,1024,3\n40,1024,6\n",
         # SpecDecode-Bench/simulator's keys
         lines(
             {"id": 0, "prompt_token_ids": [1] * 12, "generated_token_ids": [4, 5, 6]},

@@ -58,6 +58,9 @@ def test_prompts_have_their_output_beside_them() -> None:
     assert found.notes == ()
     texts = [{"prompt": "a b", "completion": many(2000)}, {"prompt": "a", "completion": "b c"}]
     assert read_records(json.dumps(texts), words).output_tokens.tolist() == [2000, 2]
+    # A limit is no length, where there is one.
+    limited = [{"max_tokens": 900, **each} for each in texts] + [{"prompt": "a", "max_tokens": 9}]
+    assert read_records(json.dumps(limited), words).output_tokens.tolist() == [2000, 2, 9]
 
 
 @pytest.mark.parametrize(
