@@ -174,12 +174,13 @@ def export(
         )
     lookup_max, lookup_min = measured_lookups(chosen, method, workload, lookup_max, lookup_min)
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
-    draft = _draft_name(chosen, method, model, workload)
+    under_load = [] if serving is None else serving.schedule
+    drafts = not under_load or largest(under_load) > 0
+    draft = _draft_name(chosen, method, model, workload) if drafts else ""
     if context is None and serving is not None and deployment is not None:
         context = serving.context
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = _served(workload, deployment, drafting)
-    under_load = [] if serving is None else serving.schedule
     if under_load and largest(under_load) > workload.gamma_max:
         raise InvalidArgumentError(
             f"gamma_max must be >= {largest(under_load)}, which the plan drafts, got "

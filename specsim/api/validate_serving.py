@@ -89,7 +89,7 @@ def validate_serving(
     seen = read_log(path)
     requests = seen.requests
     if workload is not None:
-        requests = _with_prefix(requests, Path(workload))
+        requests = _with_prefix(seen, Path(workload))
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
     words = SetUpWords(gamma, source, step_model, acceptance, engine)
     found = set_up(words, requests)
@@ -230,26 +230,29 @@ class _Repeat:
         return replace(self, setup=replace(self.setup, step_model=step_model), batch=False)
 
 
-def _with_prefix(requests: Requests, path: Path) -> Requests:
-    """With what the file says that the prompts share."""
-    sent = read_workload(path)
+def _with_prefix(seen: RequestLog, path: Path) -> Requests:
+    """The requests of a log with what the file says that the prompts share."""
+    sent, requests = read_workload(path), seen.requests
     if sent.prefix is None:
         raise WorkloadError(
             f"workload {path}: has no token ids or hashes, so that it tells nothing"
         )
-    prompts = sent.prompt_tokens
-    if prompts.size != len(requests):
+    count, places = len(requests), np.arange(len(requests))
+    if seen.places is not None:
+        count, places = seen.sent, seen.places
+    if sent.prompt_tokens.size != count:
         raise WorkloadError(
-            f"workload {path}: {prompts.size} requests, and the log has {len(requests)}"
+            f"workload {path}: {sent.prompt_tokens.size} requests, and the log has {count}"
         )
+    prompts = sent.prompt_tokens[places]
     other = np.flatnonzero(prompts != requests.prompt_tokens)
     if other.size:
         at = int(other[0])
         raise WorkloadError(
-            f"workload {path}: request {at + 1} has a prompt of {prompts[at]} tokens, in the log "
-            f"it is {requests.prompt_tokens[at]}: not the same requests"
+            f"workload {path}: request {places[at] + 1} has a prompt of {prompts[at]} tokens, in "
+            f"the log it is {requests.prompt_tokens[at]}: not the same requests"
         )
-    return replace(requests, prefix=sent.prefix)
+    return replace(requests, prefix=sent.prefix.take(places))
 
 
 def _blocks(

@@ -23,6 +23,8 @@ class RequestLog:
         log does not tell
     itl_s, itl_request : (G,) gaps between chunks, and whose they are; None likewise
     names : (N,) what the log calls each
+    places : (N,) of each in the order in which they are in the file; None: that is no order
+    sent : how many it has, with those that are left out, where it has an order
     missing : latencies that the log does not tell, and why
     notes : what a reader should know, one sentence each
     """
@@ -37,6 +39,8 @@ class RequestLog:
     itl_request: Ints | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    places: Ints | None = None
+    sent: int = 0
 
     @property
     def samples(self) -> dict[str, LatencySample]:

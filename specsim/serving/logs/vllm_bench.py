@@ -41,6 +41,7 @@ def read(records: Sequence[Record]) -> RequestLog:
     if not answered:
         raise WorkloadError("no request was answered (output_lens is 0 everywhere)")
     answered.sort(key=lambda each: each.seconds("start_times"))
+    at = {each.place: place for place, each in enumerate(sent)}
     start = np.array([each.seconds("start_times") for each in answered])
     arrival = start - start[0]
     first = arrival + [each.seconds("ttfts") for each in answered]
@@ -69,6 +70,8 @@ def read(records: Sequence[Record]) -> RequestLog:
         itl_request=np.repeat(np.arange(len(gaps)), [len(each) for each in gaps]),
         missing={"queue": "a client does not see when a request is first scheduled"},
         notes=tuple(notes),
+        places=np.array([at[each.place] for each in answered]),
+        sent=len(sent),
     )
 
 

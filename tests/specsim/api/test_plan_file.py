@@ -130,6 +130,14 @@ def test_export_takes_a_plan_beside_what_it_is_of(tmp_path: Path) -> None:
     assert any("--max-num-seqs 24" in note for note in found.warnings)
 
 
+def test_a_plan_that_drafts_nothing_needs_no_name_of_a_draft(tmp_path: Path) -> None:
+    path = written(tmp_path, [[1, 24, 0]], max_num_seqs=24)
+    deployed = specsim.deploy("llama-3.1-8b", "H100", "eagle3")
+    found = specsim.export("vllm", capacity_plan=path, deployment=deployed, alpha=0.7)
+    assert not found.text
+    assert any("drafts nothing: leave it off" in each for each in found.warnings)
+
+
 @pytest.mark.parametrize("given", [{"margin": 0.2}, {"most": 256}])
 def test_export_refuses_what_a_plan_has_decided(tmp_path: Path, given: dict[str, Any]) -> None:
     path = written(tmp_path, [[1, 8, 5], [9, 24, 3]])

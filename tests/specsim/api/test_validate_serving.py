@@ -13,9 +13,11 @@ import pytest
 
 import specsim
 from specsim import deploy
+from specsim.api.validate_serving import _with_prefix
 from specsim.checks import InvalidArgumentError
 from specsim.intervals import Interval
 from specsim.serving.comparison import LatencySample, compare, of_replications
+from specsim.serving.logs import read_log
 from specsim.serving.metrics import STATISTICS
 from specsim.serving.requests import WorkloadError
 from specsim.serving.service import Served, serve_requests
@@ -157,6 +159,40 @@ def test_throughput_is_of_what_counts(warmup: float, tmp_path: Path) -> None:
     for each in found.throughput:
         assert each.measured == pytest.approx(served[each.name].best)
         assert each.predicted.best == pytest.approx(served[each.name].best)
+
+
+def test_a_log_knows_which_request_is_which(tmp_path: Path) -> None:
+    """Two that were sent in another order than they stand in the file, and one that failed."""
+    prompts = [[2, *range(100 * number, 100 * number + 20 + number)] for number in range(50)]
+    prompts[7] = [*prompts[4][:16], *prompts[7][16:]]
+    starts = [0.1 * number for number in range(50)]
+    starts[4], starts[5] = starts[5], starts[4]
+    outputs = [4] * 50
+    outputs[2] = 0
+    document = {
+        "input_lens": [len(each) for each in prompts],
+        "output_lens": outputs,
+        "start_times": starts,
+        "ttfts": [0.01] * 50,
+        "itls": [[0.005] * (tokens - 1) for tokens in outputs],
+    }
+    log, sent = tmp_path / "bench.json", tmp_path / "sent.jsonl"
+    log.write_text(json.dumps(document))
+    rows = [{"prompt_token_ids": each, "output_len": 4} for each in prompts]
+    sent.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    requests = _with_prefix(read_log(log), sent)
+    prefix = requests.prefix
+    assert prefix is not None
+    assert requests.prompt_tokens[[3, 4]].tolist() == [26, 25]  # those of places 5 and 4
+    assert prefix.of(4)[0] == prefix.of(6)[0]  # places 4 and 7
+    assert len(requests) == 49
+    sent.write_text("".join(json.dumps(each) + "\n" for each in rows[:-1]))
+    with pytest.raises(WorkloadError, match="49 requests, and the log has 50"):
+        _with_prefix(read_log(log), sent)
+    rows[5], rows[4] = rows[4], rows[5]
+    sent.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    with pytest.raises(WorkloadError, match="request 6 has a prompt of 25 tokens, in the log it "):
+        _with_prefix(read_log(log), sent)
 
 
 def test_one_draw_of_what_is_random_is_no_certainty(tmp_path: Path) -> None:
