@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib import import_module
-from math import ceil, isnan
+from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,64 +229,6 @@ def test_sequences_that_are_mostly_in_use_hold_nobody() -> None:
     found = plan("tpot_p99=0.012,ttft_p99=0.2", more=more, rate=2)
     assert found.sequences is not None
     assert found.sequences.count in (8, 12)
-
-
-@pytest.mark.parametrize(("output", "rate"), [(2, 1000), (8, 500), ("uniform:1,6", 300)])
-def test_sequences_are_those_that_have_a_place(output: Any, rate: float) -> None:
-    """Short outputs: most of those that have one read their prompts, or are just done."""
-    more: Any = {"gammas": [0], "alpha": None, "step_model": "step_ms=10,token_us=5"}
-    work = {"prompt": 20, "output": output, "rate": rate, "requests": 10_000}
-    found = plan("ttft_p99=0.1", more=more, **work)
-    assert found.met
-    assert found.sequences is not None
-    given = {"step_model": more["step_model"], "slo": "ttft_p99=0.1", "warmup": 0.1}
-    # Where all have a place that come, hardly ever more of them have one, by theory alone, too.
-    steps = specsim.serve(specsim.workload(**work), engine=ENGINE, **given).served.runs[0].steps
-    alone = plan("ttft_p99=0.1", more=more | {"simulated": False}, **work).sequences
-    assert steps is not None
-    assert alone is not None
-    for each in (found.sequences.count, alone.count):
-        share = steps.seconds[steps.running > each].sum() / steps.seconds.sum()
-        assert share <= 0.001
-    engine = f"{ENGINE},max_num_seqs={found.sequences.count}"
-    assert specsim.serve(specsim.workload(**work), engine=engine, **given).levels[0].met
-    # What decodes alone would ask for is too few: there the queue grows, or the level is missed.
-    few = f"{ENGINE},max_num_seqs={found.sequences.count // 3}"
-    assert not specsim.serve(specsim.workload(**work), engine=few, **given).levels[0].met
-
-
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-@pytest.mark.parametrize("simulated", [False, True])
-@pytest.mark.parametrize("target", ["llama-3.1-8b", "qwen3-30b-a3b", "gpt-oss-20b"])
-def test_outputs_of_one_token_are_planned_for(target: str, simulated: bool, engine: str) -> None:
-    """Nothing decodes: all is done when the prompt is read."""
-    found = specsim.plan(
-        specsim.workload(rate=5, prompt=3000, output=1),
-        slo="ttft_p99=1",
-        deployment=deploy(target, "H100"),
-        degrees=[1],
-        engine=engine,
-        simulated=simulated,
-    )
-    assert found.met
-    assert found.best.replicas == 1
-    assert found.sequences is not None
-    assert isnan(found.best.figures["tpot_mean"])
-
-
-def test_few_outputs_of_more_than_one_token_are_planned_for_in_silence(
-    recwarn: pytest.WarningsRecorder, tmp_path: Path
-) -> None:
-    path = tmp_path / "requests.jsonl"
-    rows = (
-        {"timestamp": n / 5, "prompt_len": 3000, "output_len": 1 + (n % 50 == 0)}
-        for n in range(400)
-    )
-    path.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    given: Any = {"deployment": deploy("qwen3-30b-a3b", "H100"), "degrees": [1]}
-    found = specsim.plan(path, slo="ttft_p99=1", simulated=False, **given)
-    assert found.met
-    assert not recwarn.list
 
 
 def test_what_costs_nothing_is_told_apart_by_its_cards() -> None:
