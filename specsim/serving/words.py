@@ -231,5 +231,6 @@ def _setting(key: str, kind: str, word: str) -> Any:
     if kind.startswith("tuple"):
         return tuple(integer(key, each, low=1) for each in word.split("/"))
     if kind.startswith("int"):
-        return integer(key, word, low=-1)  # which some settings know; each says what it allows
+        # SGLang's -1: prompts are never cut.
+        return integer(key, word, low=-1 if key == "chunked_prefill_size" else 0)
     return number(key, word) if kind.startswith("float") else word
