@@ -152,7 +152,7 @@ def _measured(folder: Path, printed: str) -> Any:
 
 def _served(folder: Path, printed: str) -> Any:
     """Of an engine under load: the profile, what it was asked, and how many tokens it answered."""
-    results = folder / "results"
+    results = folder / "results" / "serving"
     runs = {}
     for path in sorted(results.glob("profile.serving/runs/*.json")):
         said = json.loads(path.read_text())
@@ -193,7 +193,9 @@ COMMANDS = {
         None,
         _served,
         smaller=_SMALL_LOAD,
-        results=("results/profile*.json", "results/*.jsonl", "results/profile.serving/*"),
+        results=tuple(
+            f"results/serving/{name}" for name in ("profile*.json", "*.jsonl", "profile.serving/*")
+        ),
     ),
     "serve": Command(
         "serve --rate 40 --prompt uniform:50,400 --output uniform:1,60 --requests 20000 --seed 3 "

@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.kill_commands import COMMANDS, ONLY_IF_ASKED, Command, contents, files_in
 
@@ -148,7 +149,7 @@ class Battery:
         said, left = command.said(undisturbed.folder, undisturbed.printed), self._left(undisturbed)
         while found.kills < kills or not found.ends:
             place = self.place(command)
-            self._kill_until_it_ends(place, found, kills, (first, total))
+            self._kill_until_it_ends(place, found, kills, (first, total), said)
             if command.said(place.folder, place.printed) != said:
                 found.problems.append(f"says something else than undisturbed ({place.folder})")
             if self._left(place) != left:
@@ -160,7 +161,12 @@ class Battery:
         return sorted([*names, *(path.name for path in place.temporary.iterdir())])
 
     def _kill_until_it_ends(
-        self, place: Place, found: Found, kills: int, usual: tuple[float | None, float]
+        self,
+        place: Place,
+        found: Found,
+        kills: int,
+        usual: tuple[float | None, float],
+        said: Any,
     ) -> None:
         before: dict[str, str] = {}
         ended: set[str] = set()
@@ -174,6 +180,8 @@ class Battery:
             kept = place.kept()
             if before and not kept:
                 # Killed between its result and its end: whoever starts it again begins anew.
+                if not _has_said(place, said):
+                    found.problems.append(f"lost all of {len(before)} items without a result")
                 before, ended = {}, set()
                 continue
             # Of a command of several stages the folder of one that has ended is removed.
@@ -233,6 +241,14 @@ class Battery:
         with suppress(subprocess.TimeoutExpired):
             process.wait(delay)
         return process.returncode is not None
+
+
+def _has_said(place: Place, said: Any) -> bool:
+    """Whether a command that was killed had its result out."""
+    try:
+        return bool(place.command.said(place.folder, place.printed) == said)
+    except (OSError, ValueError, LookupError):
+        return False
 
 
 def finish(process: subprocess.Popen[bytes], place: Place) -> None:

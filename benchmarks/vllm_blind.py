@@ -168,7 +168,7 @@ def fix(asked: argparse.Namespace) -> int:
         sets = checked_sets(of_check, batches, len(of_check.requests) // 2)
         speedups = [
             {"gamma": each.gamma, "batch": each.batch, "speedup": astuple(each.speedup)}
-            for each in predicted(steps, of_check, sets, GAMMAS, streamed)
+            for each in predicted(steps, of_check, sets, GAMMAS, streamed, asked.starts)
         ]
         path, digest = file(asked, "-predicted.json", number), file_digest(timed_file)
         if not path.is_file():

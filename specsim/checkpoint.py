@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from specsim.answering import once_answered
 from specsim.files import FileError, short_digest
 
 # Packages that decide what is measured.
@@ -149,7 +150,16 @@ class Checkpoint:
         self._write(name, lambda path: path.write_bytes(msgspec.json.encode(value)))
 
     def done(self) -> None:
-        """Remove it, and what runs of the same output left under other keys."""
+        """Remove it, and what runs of the same output left under other keys.
+
+        Of a run that writes no file only when its answer is out, which is all that there is of it.
+        """
+        if self.all_keys:
+            self._remove_all()
+        else:
+            once_answered(self._remove_all)
+
+    def _remove_all(self) -> None:
         for folder in self.folder.parent.glob(self.all_keys or glob.escape(self.folder.name)):
             # The result is worth more than a clean folder, and who is at work keeps his.
             with suppress(FileError):

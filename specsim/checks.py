@@ -7,7 +7,7 @@ command line can print it as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import Repr
 from typing import Any
 
@@ -116,6 +116,17 @@ def integer(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be one whole number, got {array.size} of them")
     return int(array)
+
+
+def check_rising(name: str, values: Sequence[int] | None) -> None:
+    """Refuse whole numbers that do not rise from 1 or more, or none; None is not said."""
+    if values is None:
+        return
+    for value in values:
+        integer(name, value, low=1)
+    if not values or list(values) != sorted(set(values)):
+        said = ", ".join(map(str, values)) or "none"
+        raise InvalidArgumentError(f"{name} must rise, got {said}")
 
 
 def integer_range(name: str, words: str, *, low: int = 0) -> list[int]:

@@ -93,12 +93,14 @@ def _status(arguments: list[str] | None) -> int:
         # A name of a file need not be text, nor what a log says.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        from specsim.answering import answering
         from specsim.checks import SpecsimError
 
         try:
-            status = specsim.main(arguments, prog_name="specsim", standalone_mode=False)
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            with answering():
+                status = specsim.main(arguments, prog_name="specsim", standalone_mode=False)
+                if sys.stdout is not None:
+                    sys.stdout.flush()
             return status if isinstance(status, int) else 0
         except click.exceptions.NoArgsIsHelpError as error:
             _say(error.format_message())

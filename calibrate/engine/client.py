@@ -200,7 +200,7 @@ class EngineClient:
         except urllib.error.HTTPError as error:
             body = error.read().decode(errors="replace")
             raise EngineError(refusal(request.full_url, error.code, body)) from None
-        except (OSError, HTTPException, UnicodeDecodeError) as error:
+        except (OSError, HTTPException, UnicodeError) as error:
             reason = getattr(error, "reason", None) or error
             raise EngineError(unanswered(request.full_url, reason)) from None
 

@@ -110,7 +110,7 @@ def find_program(given: Path | None) -> Path:
     if given is not None:
         if not os.access(given, os.X_OK) or given.is_dir():
             raise EngineError(f"engine_bin {given}: no such program; it is .engine/bin/vllm or so")
-        return given
+        return given.absolute()  # a name without a folder is looked for on the PATH
     own = Path(os.environ.get("ENGINE_VENV") or _OWN).absolute() / "bin/vllm"
     found = str(own) if own.is_file() else shutil.which("vllm")
     if found is None:
@@ -174,7 +174,7 @@ def all_started(launches: Sequence[Launch], seconds: float = 300.0) -> Iterator[
 @contextmanager
 def _begun(launch: Launch) -> Iterator[_Running]:
     """An engine that starts, and is stopped in any case."""
-    with engine_folder() as folder, (folder / "log").open("w+") as log:
+    with engine_folder() as folder, _log(folder) as log:
         client: Client
         if launch.api == "generate":
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
@@ -187,6 +187,11 @@ def _begun(launch: Launch) -> Iterator[_Running]:
         with guarded(launch.command(port), folder, **quiet) as process:
             client = EngineClient(f"http://127.0.0.1:{port}")
             yield _Running(launch.program, process, log, client)
+
+
+def _log(folder: Path) -> IO[str]:
+    """Of all processes of an engine, whose lines, and letters, may lie in each other."""
+    return (folder / "log").open("w+", encoding="utf-8", errors="replace")
 
 
 @dataclass(frozen=True)

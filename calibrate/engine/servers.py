@@ -21,7 +21,7 @@ class Servers:
 
     gammas : draft lengths; 0 is plain decoding
     launches : how the server of each is started; none where the one at ``url`` is asked
-    prompt_tokens : of the longest prompt that they are asked
+    prompt_tokens : of the longest prompt that they are asked, at most
     """
 
     gammas: tuple[int, ...]
@@ -60,7 +60,8 @@ class Servers:
             for gamma in gammas
         }
         longest = max((each.prompt_tokens for each in profile.acceptance), default=0)
-        return Servers(tuple(gammas), launches, prompt_tokens=longest)
+        # Under load prompts are up to twice as long as in the mean (``streams``).
+        return Servers(tuple(gammas), launches, prompt_tokens=2 * longest)
 
     @contextmanager
     def client(self, gamma: int) -> Iterator[Client]:
@@ -107,6 +108,8 @@ def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, 
 def _gamma_of(client: EngineClient, check: EngineCheck) -> int:
     """The draft length of a running server: its counters have so many positions."""
     metrics = client.metrics()
+    if "vllm:" in metrics and "vllm:spec_decode" not in metrics:
+        raise EngineError(f"{client.url} drafts nothing: start it with --speculative-config")
     gamma = len(counted(metrics, metrics, client.url).reached)
     if check.gamma is not None and check.gamma != (gamma,):
         asked = ", ".join(map(str, check.gamma))

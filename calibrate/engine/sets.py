@@ -62,10 +62,7 @@ def request_sets(batch: int, requests: int, start: int, sets: int = _SETS) -> li
 def count_drafts(
     clients: Mapping[int, Client], asked: Asked, together: int, checkpoint: Checkpoint
 ) -> list[DraftCounts]:
-    """What the servers count of their drafts over all requests, by draft length, shortest first.
-
-    The first runs of a server are slow: this is what warms it.
-    """
+    """What the servers count of their drafts over all requests, by draft length, shortest first."""
     sampling = asked.check.workload.measured.sampling
 
     def measured() -> list[DraftCounts]:
@@ -90,6 +87,7 @@ def timed_repeats(
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[int], None] = lambda repeat: None,
+    look: Callable[[], None] = lambda: None,
 ) -> list[list[TimedSet]]:
     """All sets on the servers of all draft lengths, repeat by repeat; ``advance`` behind each.
 
@@ -97,6 +95,7 @@ def timed_repeats(
     sets_of : of a repeat, by batch
     repeats : their numbers
     checkpoint : keeps each repeat that is done
+    look : called behind each set
     """
     for client in clients.values():
         _warm(client, asked, sets_of(0))
@@ -105,7 +104,11 @@ def timed_repeats(
         settings = _in_order(sets_of(repeat), (0, *clients), random.Random(f"{seed} {repeat}"))
 
         def measured(order: Sequence[tuple[int, int, tuple[int, ...]]] = settings) -> object:
-            return [time_set(clients[gamma], asked, *(gamma, b, each)) for gamma, b, each in order]
+            done = []
+            for gamma, batch, requests in order:
+                done.append(time_set(clients[gamma], asked, gamma, batch, requests))
+                look()
+            return done
 
         found.append(checkpoint.keep_json(_name(repeat), measured, list[TimedSet]))
         advance(repeat)
@@ -139,6 +142,7 @@ def timed_by_starts(
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[int], None] = lambda repeat: None,
+    look: Callable[[], None] = lambda: None,
 ) -> list[list[TimedSet]]:
     """The same on servers that are started anew ``starts`` times, each time for as many repeats as
     nearly as can be: servers of one configuration are not equally fast.
@@ -150,7 +154,7 @@ def timed_by_starts(
     for block in map(range, ends, ends[1:]):
         kept = all(_name(repeat) in checkpoint for repeat in block)
         with nullcontext({}) if kept else clients() as running:
-            found += timed_repeats(running, asked, sets_of, block, seed, checkpoint, advance)
+            found += timed_repeats(running, asked, sets_of, block, seed, checkpoint, advance, look)
     return found
 
 
@@ -165,7 +169,8 @@ def begun_seed(seed: int, repeats: int, checkpoint: Checkpoint, *, check: bool) 
 
     check : whether they judge what other engines were timed for, of the same seed maybe
     """
-    done = sum(_name(number) in checkpoint for number in range(repeats))
+    names = ("counts.json", *map(_name, range(repeats)))
+    done = sum(name in checkpoint for name in names)
     return 2000 * seed + 1000 * check + done
 
 

@@ -157,7 +157,7 @@ def measure_grid(
     """Measure all cells that are not in the checkpoint yet.
 
     target, draft : models of transformers, on one device
-    advance : called once a cell, when its last repeats are done
+    advance : called behind each cell of each pass, so often as ``measured_parts`` says
     more_time : whether another cell may be begun
     """
     found: dict[Cell, list[dict[str, Any]]] = {cell: [] for cell in settings.cells}
@@ -180,8 +180,7 @@ def measure_grid(
             except _NotMeasuredError as error:
                 reasons[cell] = str(error)
                 lost = str(error) if error.lost else ""
-        if number == passes - 1:
-            advance()
+        advance()
     parts = [part for measured in found.values() for part in measured]
     return Grid(
         times=joined([row for part in parts for row in part["times"]]),
@@ -205,6 +204,11 @@ def _of_pass(number: int, part: dict[str, Any]) -> dict[str, Any]:
     for row in [*part["times"], *part["overhead"]]:
         row["passes"] = [number] * len(row["seconds"])
     return part
+
+
+def measured_parts(target: Any, settings: GridSettings) -> int:
+    """Cells of all passes."""
+    return sum(1 for _ in _plan(target, settings))
 
 
 def _plan(target: Any, settings: GridSettings) -> Iterator[tuple[int, int, Cell]]:

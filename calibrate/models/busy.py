@@ -192,10 +192,19 @@ class Watch:
 
     def progress(self, activity: str, done: int, total: int) -> None:
         """The progress to give to what measures; it looks at the processors now and then."""
-        if activity != self._phase or self._look_is_due():
+        if activity != self._phase:
             self._add()
             self._phase = activity
+        else:
+            self.look()
         self._report(activity, done, total)
+
+    def look(self) -> None:
+        """Look at the processors if the last look was long ago; to call in the midst of what has
+        nothing to report for long.
+        """
+        if time.monotonic() - self._before.at_s >= self._every_s:
+            self._add()
 
     def warnings(self) -> list[str]:
         """One line about the timed phases in which other programs used too much, or none.
@@ -220,9 +229,6 @@ class Watch:
             f"{BUSY}of {usable_cores():g} cores other programs used {', '.join(busy)}: run times "
             "came out too long and scatter; stop those programs and measure again"
         ]
-
-    def _look_is_due(self) -> bool:
-        return time.monotonic() - self._before.at_s >= self._every_s
 
     def _add(self) -> None:
         """What happened since the last look belongs to the phase that is going on."""

@@ -44,6 +44,7 @@ from calibrate.train.loop import (
     top,
     training_data,
 )
+from specsim.files import write_atomically
 
 CPU = torch.device("cpu")
 # From logits (B, V) the next tokens (B, 1).
@@ -84,9 +85,10 @@ def main() -> None:
 
 def train(recipe: EagleRecipe, family: Path, folder: Path) -> None:
     """Run the stages, and write the head and its record into the family."""
-    work = Work(folder, json.dumps(asdict(recipe)))
     target = load(str(family / "target"), CPU, torch.float32)
     texts = corpus.training_texts()
+    read = target.description.sha256, corpus.digest(texts)
+    work = Work(folder, json.dumps([asdict(recipe), *read]))
     corpus_ids = encode(target.tokenizer.backend_tokenizer, texts)
 
     write = partial(write_own, recipe=recipe, target=target.model, corpus_ids=corpus_ids)
@@ -113,14 +115,14 @@ def train(recipe: EagleRecipe, family: Path, folder: Path) -> None:
         "seconds": work.seconds,
         **circumstances(CPU),
     }
-    record(family / "followers.json", entry)
+    record(family / "followers.json", {"eagle": entry})
     print(json.dumps(entry, indent=2))
 
 
-def record(path: Path, entry: Mapping[str, Any]) -> None:
-    """Put the entry ``eagle`` into the record of the followers, whose others are kept."""
+def record(path: Path, entries: Mapping[str, Any]) -> None:
+    """Put entries into the record of the followers, whose others are kept."""
     known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, "eagle": entry}, indent=2) + "\n")
+    write_atomically(path, (json.dumps({**known, **entries}, indent=2) + "\n").encode())
 
 
 # -- stage 1 -------------------------------------------------------------------------------

@@ -120,8 +120,9 @@ class Training:
     def __init__(self, recipe: FamilyRecipe, folder: Path, device: torch.device) -> None:
         self.recipe, self.device = recipe, device
         shapes = {name: asdict(shape) for name, shape in SHAPES.items()}
-        self.work = Work(folder, json.dumps([asdict(recipe), shapes]))
         self.texts = corpus.training_texts()
+        read = corpus.digest(self.texts)
+        self.work = Work(folder, json.dumps([asdict(recipe), shapes, read]))
 
     def run(self, out: Path) -> None:
         stage = self.work.stage

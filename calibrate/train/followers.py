@@ -91,11 +91,12 @@ def main() -> None:
 
 def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:
     """Run all stages but the head's, and write both members and their record into the family."""
-    work = Work(folder, json.dumps(asdict(recipe)))
     target, middle, small = (
         load(str(family / name), CPU, torch.float32) for name in ("target", "middle", "small")
     )
     texts = corpus.training_texts()
+    members = [each.description.sha256 for each in (target, middle, small)]
+    work = Work(folder, json.dumps([asdict(recipe), members, corpus.digest(texts)]))
     corpus_ids = encode(target.tokenizer.backend_tokenizer, texts)
 
     greedy = []
@@ -148,7 +149,7 @@ def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:
         "seconds": work.seconds,
         **circumstances(CPU),
     }
-    (family / "followers.json").write_text(json.dumps(record, indent=2) + "\n")
+    eagle.record(family / "followers.json", record)
     print(json.dumps(record, indent=2))
 
 

@@ -24,6 +24,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from calibrate.train import corpus
 from specsim.checkpoint import Checkpoint
+from specsim.files import write_atomically
 
 CONTEXT = 512
 # So many steps of a fit may be lost when it is killed.
@@ -92,7 +93,7 @@ class Work:
         """Add the time since the last call to the stage's clock, which survives a kill."""
         now = time.monotonic()
         before = float(self._clock.read_text()) if self._clock.exists() else 0.0
-        self._clock.write_text(str(before + now - self._started))
+        write_atomically(self._clock, str(before + now - self._started).encode())
         self._started = now
 
 

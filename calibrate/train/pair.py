@@ -64,8 +64,8 @@ def train_pair(
     What is in the folder is not made again; a fit that was cut short starts over.  What came of
     the fits stands in ``target.json`` and ``draft.json``, which come last.
     """
-    work = Work(folder, json.dumps(asdict(recipe)))
     texts = corpus.sampled_texts(recipe.corpus_bytes)
+    work = Work(folder, json.dumps([asdict(recipe), corpus.digest(texts)]))
 
     def make_tokenizer(path: Path) -> None:
         some, size = [], 0

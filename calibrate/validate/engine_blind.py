@@ -48,10 +48,12 @@ def predicted(
     sets: Mapping[int, Sequence[tuple[int, ...]]],
     gammas: Sequence[int],
     streamed: Sequence[StreamedSteps] = (),
+    starts: int = 1,
 ) -> list[SetSpeedup]:
     """Speedups of the sets by step times of the engine and the replay of each request's text.
 
     streamed : steps under load that were timed beside them
+    starts : of the servers that are judged
     """
     repeats = StepRepeats.of(steps).beside(streamed)
     rounds = {gamma: np.array(replayed_rounds(asked, gamma)) for gamma in (0, *gammas)}
@@ -61,7 +63,7 @@ def predicted(
             batch,
             {gamma: [each[list(some)] for some in requests] for gamma, each in rounds.items()},
         )
-        found += [repeats.speedup(of_sets, gamma) for gamma in gammas]
+        found += [repeats.speedup(of_sets, gamma, starts=starts) for gamma in gammas]
     return found
 
 
@@ -72,6 +74,7 @@ def predicted_of_draws(
     gammas: Sequence[int],
     seed: int,
     streamed: Sequence[StreamedSteps] = (),
+    starts: int = 1,
 ) -> list[SetSpeedup]:
     """Speedups of sets of requests like all that are asked, above temperature 0.
 
@@ -100,6 +103,7 @@ def predicted_of_draws(
             gamma,
             [asked_sets(batch, gamma, each) for each in again],
             size,
+            starts=starts,
         )
         for batch in batches
         for gamma in gammas

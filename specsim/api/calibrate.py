@@ -12,7 +12,7 @@ from specsim.api.by_profile import ProfileForecast, optimize_profile
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Result, Row
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.files import check_replaceable
 from specsim.hardware.run_time_error import fit_rows
 from specsim.profiles import Profile
@@ -80,8 +80,8 @@ def calibrate(
     batches : measure run times of whole batches as well, which decisions by load rest on; what
         could not be measured is left out, with its reason
     cost_only : measure those batches (by default the usual ones) and nothing of acceptance; a
-        model may then be given by its shape alone.  Of the measurement only temperature, top_k,
-        top_p, acceptance_law, gamma_max, repeats and seed mean something
+        model may then be given by its shape alone.  Of the measurement only temperature, gamma_max,
+        repeats and seed mean something
     command : what was typed, for the record
     more_time : with ``cost_only``, whether another batch and context may be begun; those that were
         not are left out, or have fewer repeats, and another call with the same arguments goes on
@@ -93,6 +93,7 @@ def calibrate(
         models.require_draft_model("the timing of batches (--batch, --cost-only)")
     warnings: list[str] = []
     if cost_only:
+        _refuse_draws(measurement)
         asked = batches or Batches()
         profile = _costs(out, models, measurement, asked, command, more_time, progress)
     else:
@@ -203,6 +204,17 @@ def _grid(batches: Batches, measurement: Measurement, longest: int) -> GridSetti
     )
     grid.check_fits(longest)
     return grid
+
+
+def _refuse_draws(measurement: Measurement) -> None:
+    """A profile of costs alone does not say how tokens were drawn and drafts verified."""
+    law = measurement.acceptance_law
+    drawn = {
+        "top_k": measurement.top_k,
+        "top_p": measurement.top_p,
+        "acceptance_law": None if law == Measurement.acceptance_law else law,
+    }
+    refuse(drawn, "does not go with cost_only")
 
 
 def _costs(

@@ -53,7 +53,7 @@ class CheckedProfile:
                 f"{here.threads}: what models cost differs",
             )
         # An accelerator's models keep one core of the host at work.
-        threads = self.models.threads if self.models.device == "cpu" else None
+        threads = self.models.threads if here.device == "cpu" else None
         return WatchedRun(checkpoint, Watch(checkpoint, self.progress, threads or 1), resumed)
 
     def result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 
 from specsim.api.checked_profile import draft_lengths, resumed_warnings
-from specsim.api.engine_question import asked_of, engine_check, engine_file
+from specsim.api.engine_question import asked_of, engine_check, engine_context, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
 from specsim.api.validation import Tolerance
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError, check_rising, integer
 from specsim.counts.file import AcceptanceFile, read_acceptance
 from specsim.extrapolation.from_file import check_temperature
-from specsim.files import file_digest, write_atomically
+from specsim.files import FileError, file_digest, write_atomically
 from specsim.intervals import Interval
 from specsim.predict.engine_sets import SetSpeedup
 from specsim.profiles import read_profile
@@ -79,6 +79,7 @@ class EngineBlindCheck:
         integer("passes", self.passes, low=2)
         integer("starts", self.starts, low=1, high=self.passes)
         integer("requests", self.requests, low=1)
+        check_rising("batch", self.batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +175,7 @@ class _Prediction(msgspec.Struct, frozen=True):
     """The file of a prediction.
 
     requests : that it is of, of the profile's
+    starts : of the servers, over which speedups are means
     """
 
     created: str
@@ -181,6 +183,7 @@ class _Prediction(msgspec.Struct, frozen=True):
     timed_sha256: str
     requests: int
     speedups: list[_Speedup]
+    starts: int = 1
 
     @classmethod
     def of(
@@ -189,22 +192,29 @@ class _Prediction(msgspec.Struct, frozen=True):
         profile_sha256: str,
         timed_sha256: str,
         requests: int,
+        starts: int,
         created: str,
     ) -> _Prediction:
         speedups = [
             _Speedup(each.gamma, each.batch, (*vars(each.speedup).values(),))
             for each in predictions
         ]
-        return cls(created, profile_sha256, timed_sha256, requests, speedups)
+        return cls(created, profile_sha256, timed_sha256, requests, speedups, starts)
 
     def fixed(self, file: Path) -> list[SetSpeedup]:
-        """What was predicted when this was first asked, of the same profile, step times and
-        requests: what was said before is what is judged, and what was not said is added.
+        """What was predicted when this was first asked, of the same profile, step times, requests
+        and starts: what was said before is what is judged, and what was not said is added.
         """
         told: dict[tuple[int, int], _Speedup] = {}
         created = self.created
-        with suppress(OSError, msgspec.MsgspecError):
-            before = msgspec.json.decode(file.read_bytes(), type=_Prediction)
+        if file.is_file():
+            try:
+                before = msgspec.json.decode(file.read_bytes(), type=_Prediction)
+            except (OSError, ValueError, RecursionError) as error:
+                raise FileError(
+                    f"{file}: what was predicted before cannot be read ({error}); move it away "
+                    "and predict anew"
+                ) from None
             if before._asked() == self._asked():
                 told = {(each.gamma, each.batch): each for each in before.speedups}
                 created = before.created
@@ -216,8 +226,8 @@ class _Prediction(msgspec.Struct, frozen=True):
         kept = [found[each.gamma, each.batch] for each in self.speedups]
         return [SetSpeedup(each.gamma, each.batch, Interval(*each.speedup)) for each in kept]
 
-    def _asked(self) -> tuple[str, str, int]:
-        return self.profile_sha256, self.timed_sha256, self.requests
+    def _asked(self) -> tuple[str, str, int, int]:
+        return self.profile_sha256, self.timed_sha256, self.requests, self.starts
 
 
 def validate_engine(
@@ -253,9 +263,13 @@ def validate_engine(
     check_temperature(timed, of_engine, check.temperature)
     _check_timed(timed, of_engine, path, check)
     steps_of = of_engine.step_times()
-    batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))
+    known = sorted({round(each.batch) for each in steps_of})
+    batches = check.batch or tuple(known)
+    for batch in batches:
+        integer(f"batch (with {timed})", batch, low=known[0], high=known[-1])
     gammas = draft_lengths(check.gamma, content.gamma_max)
     asked = asked_of(content, path, check, trust_remote_code)[0].first(check.requests)
+    _ = engine_context(asked, content, check)
     from calibrate.engine.rounds import drawn_rounds
     from calibrate.engine.server import engine_told_apart_by, find_program
     from calibrate.engine.servers import Servers
@@ -274,18 +288,22 @@ def validate_engine(
     streamed = tuple(of_engine.streamed_steps())
     if asked.check.sampling.greedy:
         sets = checked_sets(asked, batches, start)
-        predictions = predicted(steps_of, asked, sets, gammas, streamed)
+        predictions = predicted(steps_of, asked, sets, gammas, streamed, check.starts)
     else:
-        predictions = predicted_of_draws(steps_of, asked, batches, gammas, check.seed, streamed)
+        predictions = predicted_of_draws(
+            steps_of, asked, batches, gammas, check.seed, streamed, check.starts
+        )
     file = engine_file(path, check, ".predicted")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found = _Prediction.of(
-        predictions, file_digest(path), file_digest(timed), len(asked.requests), now
+        predictions, file_digest(path), file_digest(timed), len(asked.requests), check.starts, now
     )
     predictions = found.fixed(file)
     sha256 = file_digest(file)
     here = engine_told_apart_by(find_program(check.engine_bin))
-    checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256, here)
+    # Not of the whole file, to which a check of other draft lengths adds.
+    read = file_digest(path), file_digest(timed), plain(predictions)
+    checkpoint = Checkpoint.temporary("validate_engine", plain(check), *read, here)
     resumed = resumed_warnings(checkpoint)
     watch = Watch(checkpoint, progress, threads=1)
     advance = steps(watch.progress, "decoding", check.passes)
@@ -305,6 +323,7 @@ def validate_engine(
         check.seed,
         checkpoint,
         lambda repeat: advance(),
+        watch.look,
     )
     warnings = (*resumed, *watch.warnings())
     rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from specsim.api.models import Models
 from specsim.api.validation import EngineCheck
-from specsim.checks import UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.optimizers.workload import Workload
 from specsim.profiles import Profile
 
@@ -56,6 +56,19 @@ def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path
     if question.temperature:
         name += f"-t{question.temperature:g}"
     return profile.with_name(f"{profile.stem}.{name}{what}.json")
+
+
+def engine_context(asked: Asked, profile: Profile, question: EngineQuestion) -> int:
+    """Tokens of a text that engines are started for, as many as any of the requests at least."""
+    context = engine_check(question).context(min(profile.target.context, profile.draft.context))
+    requests = zip(asked.prompts, asked.tokens, strict=True)
+    longest = max(len(prompt) + tokens for prompt, tokens in requests)
+    if longest > context:
+        raise InvalidArgumentError(
+            f"--max-model-len must be >= {longest}, the longest request of the profile, got "
+            f"{context}"
+        )
+    return context
 
 
 def asked_of(

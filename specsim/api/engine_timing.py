@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim import __version__
 from specsim.api.checked_profile import resumed_warnings
-from specsim.api.engine_question import asked_of, engine_check, engine_file
+from specsim.api.engine_question import asked_of, engine_check, engine_context, engine_file
 from specsim.api.engine_servers import EngineServers, engine_servers
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
@@ -25,6 +25,7 @@ from specsim.checks import (
     InvalidArgumentError,
     SpecsimError,
     UnsupportedError,
+    check_rising,
     integer,
     significant,
 )
@@ -94,12 +95,8 @@ class EngineTiming:
         _ = self.check  # which refuses what no engine is started with
         for name, least in (("repeats", 2), ("sets", 1), ("requests", 1)):
             integer(name, getattr(self, name), low=least)
-        rising = ("gamma", self.gamma), ("batch", self.batch), ("prompt_tokens", self.prompt_tokens)
-        for name, values in rising:
-            for value in values or ():
-                integer(name, value, low=1)
-            if values is not None and list(values) != sorted(set(values)):
-                raise InvalidArgumentError(f"{name} must rise, got {', '.join(map(str, values))}")
+        for name in ("gamma", "batch", "prompt_tokens"):
+            check_rising(name, getattr(self, name))
 
     def gammas(self, longest: int) -> tuple[int, ...]:
         """The draft lengths to time of a profile whose longest is ``longest``."""
@@ -286,7 +283,12 @@ def calibrate_engine(
     from calibrate.models.busy import Watch
 
     gammas = timing.gammas(content.gamma_max)
-    context = timing.check.context(min(content.target.context, content.draft.context))
+    if servers is not None and set(servers) != {0, *gammas}:
+        raise InvalidArgumentError(
+            f"servers must be of the draft lengths 0, {', '.join(map(str, gammas))} of the timing, "
+            f"got {', '.join(map(str, sorted(servers)))}"
+        )
+    context = engine_context(every, content, timing)
     lengths = timing.prompt_lengths(context)
     seed = begun_seed(timing.seed, timing.repeats, checkpoint, check=False)
     sets = {
@@ -310,7 +312,10 @@ def calibrate_engine(
             most, room = max(timing.batch), context - content.gamma_max
             # Steps depend on the lengths of requests, which those of a few texts are not.
             streamed.extend(
-                time_streams(clients, every, tokenizer, most, room, repeat, timing.seed, checkpoint)
+                time_streams(
+                    *(clients, every, tokenizer, most, room, repeat, timing.seed, checkpoint),
+                    look=watch.look,
+                )
             )
             advance()
 
@@ -322,6 +327,7 @@ def calibrate_engine(
             timing.seed,
             checkpoint,
             with_load,
+            watch.look,
         )
         busy = watch.warnings()
     read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from calibrate.models.place import Place
     from specsim.profiles import Dtype, Mode, Profile
 
+# More than any machine has; torch takes what an int of C holds.
+_MOST_THREADS = 4096
+
 
 @dataclass(frozen=True)
 class Models:
@@ -41,7 +44,7 @@ class Models:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            integer("threads", self.threads, low=1)
+            integer("threads", self.threads, low=1, high=_MOST_THREADS)
 
     @staticmethod
     def of(

@@ -10,6 +10,7 @@ from os import PathLike
 import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut, Row
 from specsim.api.serving_doubts import beyond_graphs, routing_doubts, undrafted
 from specsim.api.serving_result import LevelOutcome, Serving
@@ -64,6 +65,7 @@ def serve(
     replications: int = 1,
     workers: int = 1,
     seed: int = 0,
+    progress: Progress = quiet,
 ) -> Serving:
     """Latency, throughput and goodput of a set-up under load, and what its engine does.
 
@@ -89,6 +91,7 @@ def serve(
     workers : processes that share the replications; the result is the same for any number
     seed : of all that is random: the same seed sees the same requests, and the same luck of their
         drafts, at every gamma
+    progress : called with what is going on, how much of it is done and how much there is
 
     Where costs and acceptance come with an error (drafts of a profile or of an engine's step times,
     a fit on its own card), the first replication is simulated at both ends of what that leaves of
@@ -125,7 +128,8 @@ def serve(
     served = repeat.serve(0)
     runs = [measure(served.times, levels, warmup, resample=count == 1)]
     if count > 1:
-        runs += replicate(repeat.measure_after_first, count - 1, workers)
+        advance = steps(progress, "replications", count - 1)
+        runs += replicate(repeat.measure_after_first, count - 1, workers, advance)
     figures, engine_did = intervals(runs), engine_figures(served, setup)
     speed = found.speed_at(engine_did["batch_mean"])
     if speed is not None and not isnan(figures["ttft_mean"].low):

@@ -20,7 +20,7 @@ from specsim.api.validation import (
     Tolerance,
     Validation,
 )
-from specsim.checks import InvalidArgumentError, UnsupportedError, refuse
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import is_acceptance
 from specsim.files import file_digest
 from specsim.optimizers.workload import Workload
@@ -47,9 +47,9 @@ def validate(
 ) -> Validation:
     """Decode for real with the models of a profile, and compare with what it predicts.
 
-    Predictions come from the profile's traces; run times are measured again meanwhile, since
-    machines drift.  A run that was killed goes on where it was when it is started again with the
-    same arguments.
+    Predictions come from the profile's traces.  Of decoders that go side by side run times are
+    measured again meanwhile, since machines drift, where every run is waited for (on a CPU).  A run
+    that was killed goes on where it was when it is started again with the same arguments.
 
     profile : of ``specsim.calibrate``, or an acceptance file of ``specsim.read``, of which each
         draft length is predicted from the others and nothing is decoded (``CountsCheck``)
@@ -111,6 +111,8 @@ def _speedups(asked: CheckedProfile, check: SpeedupCheck) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
     gammas = draft_lengths(check.gamma, profile.gamma_max)
+    # A decoder never drafts as many tokens as it may write, so that such a block is never timed.
+    integer("gamma", min(gammas), high=min(each.measured.max_new_tokens for each in workloads) - 1)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate import speedups

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
 from specsim.api.serving_doubts import beyond_graphs, routing_doubts, undrafted
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
@@ -66,6 +67,7 @@ def validate_serving(
     workers: int = 1,
     tolerance: str | Mapping[str, float] | None = None,
     seed: int = 0,
+    progress: Progress = quiet,
 ) -> ServingVerdict:
     """Send the requests of a log through a set-up at the log's own times, and compare.
 
@@ -80,6 +82,7 @@ def validate_serving(
     tolerance : largest relative errors that pass, such as ``"mean=0.05,ttft_p99=0.15"``; by default
         a figure fails where prediction and measurement are further apart than the 95 % intervals of
         both explain.  As the requests are the same, a simulator that is right is nearer than that.
+    progress : called with what is going on, how much of it is done and how much there is
 
     Where costs and acceptance come with an error, the first replication is simulated at both ends
     of what that leaves of the speed of steps, too, and predicted intervals hold both, as those of
@@ -123,7 +126,8 @@ def validate_serving(
         )
     begin_s = float(seen.requests.arrival_s[counted[0]])
     repeat = _Repeat(setup, requests, begin_s, "itl" in compared, step_model is None, seed)
-    repeats = replicate(repeat.outcome, runs, workers)
+    advance = steps(progress, "replications", runs)
+    repeats = replicate(repeat.outcome, runs, workers, advance)
     # Nobody knows how far off steps are that somebody gave.
     speed = found.speed_at(repeats[0].batch) if repeat.batch else None
     at_ends: tuple[float, ...] = () if speed is None else (speed.low, speed.high)

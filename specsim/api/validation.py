@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, integer, refuse
-from specsim.profiles import Mode
+from specsim.checks import InvalidArgumentError, check_choice, integer, number, refuse
+from specsim.profiles import MOST_PASSES, Mode
 
 # Tokens that vLLM's ngram looks up (vllm/config/speculative.py, __post_init__).
 _LOOKUP = 5
@@ -26,6 +26,11 @@ class Tolerance:
 
     median: float | None = None
     worst: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("median", self.median), ("worst", self.worst)):
+            if value is not None:
+                number(f"tolerance {name}", value, low=0.0)
 
     def exceeded(self, errors: Sequence[float]) -> list[str]:
         """Which of the two the relative errors are over, a sentence each."""
@@ -59,7 +64,11 @@ class SpeedupCheck:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        integer("requests", self.requests, low=2)
+        # Run times are numbered by requests.
+        integer("requests", self.requests, low=2, high=MOST_PASSES)
+        integer("seed", self.seed)
+        if self.only is not None:
+            check_choice("only", self.only, ("calibration", "unseen"))
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ class BlindCheck:
     def __post_init__(self) -> None:
         integer("requests", self.requests, low=2)
         integer("passes", self.passes, low=2)
+        integer("seed", self.seed)
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,7 @@ class SchemeCheck:
 
     def __post_init__(self) -> None:
         integer("requests", self.requests, low=2)
+        integer("seed", self.seed)
 
 
 @dataclass(frozen=True)
@@ -144,13 +155,16 @@ class SyntheticCheck:
 
     def __post_init__(self) -> None:
         integer("rounds", self.rounds, low=2)
+        integer("seed", self.seed)
 
 
 # What servers are told of the profile's models and of what is asked of them.
 _OWN_WORDS = (
     *("--model", "--dtype", "--max-num-seqs", "--speculative-config", "--generation-config"),
-    *("--host", "--port", "--seed"),
+    *("--host", "--port", "--seed", "-sc"),
 )
+# Tokens of a text at most.
+_CONTEXT = "--max-model-len"
 
 
 @dataclass(frozen=True)
@@ -226,13 +240,14 @@ class EngineCheck:
 
     def context(self, longest: int) -> int:
         """Tokens of a text that engines are started for, of models that read ``longest``."""
+        return longest if self._told is None else integer(_CONTEXT, self._told, low=2, high=longest)
+
+    @property
+    def _told(self) -> str | None:
+        """What ``engine_args`` say of the longest text."""
         words = [word for each in self.engine_args for word in each.split("=", 1)]
-        name = "--max-model-len"
-        places = [at for at, word in enumerate(words) if word.replace("_", "-") == name]
-        if not places:
-            return longest
-        told = words[places[-1] + 1 :][:1]
-        return integer(name, *(told or [""]), low=2, high=longest)
+        places = [at for at, word in enumerate(words) if word.replace("_", "-") == _CONTEXT]
+        return "".join(words[places[-1] + 1 :][:1]) if places else None
 
     def _check_engine_args(self) -> None:
         if self.engine_args and (self.url is not None or self.api != "serve"):
@@ -241,12 +256,15 @@ class EngineCheck:
                 "api generate"
             )
         for word in self.engine_args:
-            name = word.partition("=")[0].replace("_", "-")
+            # One entry of a JSON argument may be said by itself: --speculative-config.method ngram.
+            name = word.partition("=")[0].partition(".")[0].replace("_", "-")
             if name in _OWN_WORDS:
                 raise InvalidArgumentError(
                     f"engine_args must not name what specsim says itself "
                     f"({', '.join(_OWN_WORDS)}), got {word}"
                 )
+        if self._told is not None:
+            integer(_CONTEXT, self._told, low=2)
 
 
 @dataclass(frozen=True)

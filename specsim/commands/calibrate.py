@@ -10,6 +10,7 @@ import click
 
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.result import Result
+from specsim.checkpoint import Checkpoint
 from specsim.checks import integer
 from specsim.commands._models import measurement_options, models_options
 from specsim.commands._options import (
@@ -99,12 +100,14 @@ def command(
     clients.
     """
     from specsim.api.calibrate import calibrate
+    from specsim.api.engine_question import engine_file
     from specsim.api.engine_timing import (
         EngineCalibration,
         EngineTiming,
         awaits_timing,
         calibrate_engine,
     )
+    from specsim.files import check_replaceable
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
@@ -135,6 +138,7 @@ def command(
             seed=measurement.seed,
         )
         timing.find_program()
+        check_replaceable(engine_file(out, timing), "--out of the engine's step times,")
     elif batch or context or compiled:
         batches = Batches(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)
@@ -143,6 +147,8 @@ def command(
     with progress_bar() as bar:
         if timing is not None and awaits_timing(out, timing, typed()):
             click.echo(f"went on with {out}, which this command wrote before", err=True)
+            # Killed between the profile and that.
+            Checkpoint.beside(out).done()
             found: Result = calibrate_engine(
                 out, timing=timing, trust_remote_code=trusted, progress=bar
             )

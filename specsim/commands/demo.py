@@ -30,15 +30,19 @@ def command(out: Path, draft: str, seed: int, report: Path | None, output_format
     which is OUT/page.html unless --report names another.  Exits with 1 where the check fails.
     """
     from specsim.api.demo import demonstrate
+    from specsim.files import check_replaceable
     from specsim.report.plots import save, speedup_by_gamma
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
+    figure, page = out / "speedup.png", report or out / "page.html"
+    if out.is_dir():
+        for path in (figure, page):
+            check_replaceable(path)
     with progress_bar() as progress:
         found = demonstrate(out, draft, seed, command=typed(), progress=progress)
-    figure = out / "speedup.png"
-    save(speedup_by_gamma(found.rows(), f"{draft} drafts for embedded/target"), figure)
     show(found, output_format, "predicted and measured")
+    save(speedup_by_gamma(found.rows(), f"{draft} drafts for embedded/target"), figure)
     click.echo(f"figure: {figure}   profile: {found.profile}", err=True)
-    write_report(found, report or out / "page.html")
+    write_report(found, page)
     return 0 if found.validation.passed else 1

@@ -66,6 +66,7 @@ def command(
     """
     from specsim import serve
     from specsim.files import check_frame_path, write_frame
+    from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
     check_figure(figure)
@@ -78,7 +79,9 @@ def command(
         )
     setting = read_setup(given)
     work = read_workload(given)
-    found = serve(work, warmup=given.pop("warmup") or 0.0, **setting, **given)
+    warmup = given.pop("warmup") or 0.0
+    with progress_bar(vanishes=True, after_s=1.0) as progress:
+        found = serve(work, warmup=warmup, **setting, **given, progress=progress)
     show(found, output_format)
     write_report(found, report)
     for path, frame in ((save_requests, "requests_frame"), (save_steps, "steps_frame")):

@@ -206,8 +206,9 @@ def command(
     """Decode plainly and speculatively, interleaved, and print predicted beside measured.
 
     Predictions come from the profile's traces; all decoders go side by side, and what runs cost
-    is taken from just then, since machines drift.  Exits 1 when speedups are further off than the
-    intervals explain, or counted calls contradict the replay (z).
+    is taken from just then, since machines drift (on an accelerator from the profile).  Exits 1
+    when speedups are further off than the intervals explain, or counted calls contradict the replay
+    (z).
 
     With --blind, what the profile predicts is written beside it first, and how that moves where
     plain decoding takes longer; then every decoder runs alone, whole requests in random order, in

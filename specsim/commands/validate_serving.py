@@ -60,11 +60,14 @@ def command(
     than the intervals of both explain, or than --tolerance.
     """
     from specsim import validate_serving
+    from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
     check_figure(figure)
     setting = read_setup(given)
-    found = validate_serving(serving, warmup=given.pop("warmup") or 0.0, **setting, **given)
+    warmup = given.pop("warmup") or 0.0
+    with progress_bar(vanishes=True, after_s=1.0) as progress:
+        found = validate_serving(serving, warmup=warmup, **setting, **given, progress=progress)
     show(found, output_format)
     write_report(found, report)
     if figure is not None:

@@ -98,7 +98,7 @@ class SetSpeedup:
     """How much faster sets of ``batch`` requests are with ``gamma`` drafts than without any.
 
     speedup : seconds of plain decoding over seconds with drafts, from sending to the last answer;
-        the interval is of a mean over many sets on servers started again
+        the interval is of a mean over many sets on servers that are started again
     """
 
     gamma: int
@@ -110,12 +110,14 @@ class SetSpeedup:
 class StepRepeats:
     """Step times of an engine in R repeats, each at K = 0 and two more at least, and J batches.
 
+    repeats : their numbers, rising, (R,)
     gammas : K >= 1 that were timed, rising, (G,)
     batches : that were timed, rising, (J,)
     plain_s, plain_first_s : S(0, B) and F(0, B), shape (R, J)
     steps, firsts : S(K, B) / S(0, B) and F(K, B) / F(0, B) of each repeat, shape (R, J, G)
     """
 
+    repeats: tuple[int, ...]
     gammas: tuple[int, ...]
     batches: tuple[int, ...]
     plain_s: Floats
@@ -152,6 +154,7 @@ class StepRepeats:
         plain, drafted = values[:, :, 0], values[:, :, 1:]
         ratios = drafted / plain[:, :, None]
         return cls(
+            repeats=tuple(repeats),
             gammas=tuple(gammas),
             batches=tuple(batches),
             plain_s=plain[..., 0],
@@ -176,7 +179,7 @@ class StepRepeats:
         step_s = {at: sum_s / count for at, (sum_s, count) in seconds.items() if count >= _SEEN}
         logs = np.log(self.steps)
         for at in np.ndindex(*logs.shape):
-            repeat, batch, gamma = at[0], self.batches[at[1]], self.gammas[at[2]]
+            repeat, batch, gamma = self.repeats[at[0]], self.batches[at[1]], self.gammas[at[2]]
             drafted, plain = (step_s.get((repeat, k, batch)) for k in (gamma, 0))
             if drafted and plain:
                 logs[at] = (logs[at] + np.log(drafted / plain)) / 2
@@ -188,17 +191,20 @@ class StepRepeats:
         gamma: int,
         resampled: Sequence[AskedSets] = (),
         requests: int = 2,
+        *,
+        starts: int = 1,
     ) -> SetSpeedup:
         """The mean over repeats of the logarithm, and how sure it is.
 
         resampled : the same sets with so many ``requests`` drawn again, with replacement, where
             texts are not known beforehand
+        starts : of servers with and without drafts, over which the speedup is a mean
 
         Chance moves the mean of R repeats by what they differ.  The rest is what the line lacks,
         and that servers of one configuration, started again, are not equally fast
-        (``servers_variance``).  That enters as often as it can differ,
-        for the servers with and without drafts that are to be judged and the plain one that was
-        timed, and through the line.  Requests drawn again tell what their texts leave open.  All
+        (``servers_variance``).  That enters as often as it can differ, for the servers with and
+        without drafts, in the mean over their ``starts``, and the plain one that was timed, and
+        through the line.  Requests drawn again tell what their texts leave open.  All
         variances are estimated from few numbers, hence Student's t at Welch and Satterthwaite's
         degrees of freedom.
         """
@@ -207,7 +213,7 @@ class StepRepeats:
         of_repeats = residuals(self.gammas, self.steps).var(axis=0, ddof=1) / logs.size
         off, freedom = servers_variance(self.gammas, self.steps.mean(axis=0), of_repeats)
         leverage = float(np.square(line_weights(self.gammas, gamma)).sum())
-        of_servers = off * (3.0 + leverage)
+        of_servers = off * (1.0 + 2.0 / starts + leverage)
         of_requests = 0.0
         if resampled:
             drawn = [float(self._logs(each, gamma).mean()) for each in resampled]

@@ -17,7 +17,7 @@ from specsim.files import Format, file_digest
 from specsim.intervals import Interval, around
 from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import Elasticity
-from specsim.profiles import read_profile
+from specsim.profiles import Profile, read_profile
 
 Above = Annotated[float, Meta(gt=0)]
 
@@ -107,6 +107,18 @@ class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found.setdefault(each.temperature, {})[each.gamma] = each
         return found
 
+    def check_complete(self, path: Path, profile: Profile) -> None:
+        """Refuse what lacks a draft length of the profile."""
+        there = {(each.temperature, each.gamma) for each in self.predictions}
+        for each in profile.acceptance:
+            temperature = each.sampling.temperature
+            for gamma in range(1, profile.gamma_max + 1):
+                if (temperature, gamma) not in there:
+                    raise PredictionError(
+                        f"{path}: lacks temperature {temperature:g} and gamma {gamma} of its "
+                        "profile; remove it to predict anew"
+                    )
+
 
 _FORMAT = Format(
     "prediction",
@@ -184,6 +196,7 @@ def fixed(profile: Path, requests: int) -> tuple[Predictions, Path]:
         if found is None or found.profile_sha256 != digest:
             free.append(path)
         elif found.requests == requests:
+            found.check_complete(path, read_profile(profile))
             return found, path
     path = free[0] if free else paths[-1]
     workloads = Workload.all_of(read_profile(profile), profile, None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
-from specsim.checks import Floats, InvalidArgumentError, check_choice
+from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice
 from specsim.intervals import Bootstrap
 from specsim.profiles import MeasuredAcceptance, Profile, Rate
 from specsim.traces import Trace
@@ -22,8 +22,8 @@ def acceptance_rates(
 
     S_i is the mean of a_t ... a_{t+i-1} over the positions t with gamma_max tokens left in their
     request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
-    since its positions are not independent; draws in which no request gets to a position tell
-    nothing of the rate there.
+    since its positions are not independent; those that do not get to a position tell nothing of
+    the rate there, and one alone does not tell how far requests differ.
     """
     survived = trace.survived(gamma_max)
     accepted = np.array([row.sum() for row in trace.rows()])
@@ -32,24 +32,24 @@ def acceptance_rates(
             f"no request of the trace has gamma_max = {gamma_max} tokens; "
             "ask for more new tokens or a smaller gamma_max"
         )
-    bootstrap = Bootstrap(trace.requests, seed)
-    totals = np.vstack([survived.sum(0), bootstrap.sums(survived)])
-    with np.errstate(invalid="ignore"):
-        curves = totals[:, 1:] / totals[:, :1]
-        rates = totals[:, 1:] / totals[:, :-1]
 
-    def rate(best: float, drawn: Floats) -> Rate:
-        if np.isnan(drawn).all():  # of what no text gets to, nothing is known
+    def rate(above: Floats | Ints, below: Floats | Ints) -> Rate:
+        told = below > 0
+        count, total = int(told.sum()), float(below.sum())
+        best = float(above.sum()) / total if total else 0.0
+        if count < 2:
             return Rate(0.0, best, 1.0)
+        bootstrap = Bootstrap(count, seed)
+        drawn = bootstrap.ratios(above[told], below[told])
         found = bootstrap.around(best, drawn, 0.0, 1.0)
         return Rate(found.low, found.best, found.high)
 
-    alpha = rate(accepted.sum() / trace.lengths.sum(), bootstrap.ratios(accepted, trace.lengths))
-    found = [rate(curve[0], curve[1:]) for curve in curves.T]
+    alpha = rate(accepted, trace.lengths)
+    found = [rate(column, survived[:, 0]) for column in survived.T[1:]]
     # What survives further does not survive more often, at either end.
     lows, highs = (accumulate([getattr(r, end) for r in found], min) for end in ("low", "high"))
     survival = [Rate(low, r.best, high) for low, r, high in zip(lows, found, highs, strict=True)]
-    conditional = [rate(float(np.nan_to_num(each[0])), each[1:]) for each in rates.T]
+    conditional = [rate(column, before) for before, column in pairwise(survived.T)]
     return alpha, survival, conditional
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from math import hypot
+from multiprocessing import parent_process
 from typing import TypeVar
 
 import numpy as np
@@ -19,17 +22,45 @@ Outcome = TypeVar("Outcome")
 MOST_WORKERS = 256
 
 
-def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> list[Outcome]:
+def replicate(
+    task: Callable[[int], Outcome],
+    count: int,
+    workers: int = 1,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Outcome]:
     """What ``task`` gives for replications 0, 1, ...; the same whatever the number of workers.
 
     task : with more than one worker it goes to other processes, so it must be picklable
+    advance : called behind each
     """
+
+    def told(outcomes: Iterable[Outcome]) -> list[Outcome]:
+        found = []
+        for each in outcomes:
+            found.append(each)
+            advance()
+        return found
+
     count = integer("replications", count, low=1)
     workers = integer("workers", workers, low=1, high=MOST_WORKERS)
     if min(workers, count) == 1:
-        return [task(each) for each in range(count)]
-    with ProcessPoolExecutor(min(workers, count)) as pool:
-        return list(pool.map(task, range(count)))
+        return told(map(task, range(count)))
+    with ProcessPoolExecutor(min(workers, count), initializer=_end_with_parent) as pool:
+        return told(pool.map(task, range(count)))
+
+
+def _end_with_parent() -> None:
+    """Of a worker: end once the process that asked is gone, killed maybe, for which it would wait
+    for ever: all workers hold both ends of the pipe that tasks come by.
+    """
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def intervals(runs: Sequence[Measured]) -> dict[str, Interval[float]]:

@@ -68,6 +68,7 @@ class SweepParts:
         if has_record(self.out):
             found = read_record(self.out)
             if found.key == self._key:
+                self._remove_hidden()  # of one that was killed just behind its end
                 return self._with_warnings(found)
             raise FileError(
                 f"{self.out}: holds another sweep, or one by another specsim; name another folder, "
@@ -149,11 +150,15 @@ class SweepParts:
             folder.rename(self.out)
         except OSError as error:
             raise FileError(f"{self.out}: cannot be made ({error.strerror})") from None
-        for path in self.out.glob(".*"):  # the lock of the folder while it was at work
-            with suppress(OSError):
-                path.unlink()
+        self._remove_hidden()
         self._checkpoint.done()
         return record
+
+    def _remove_hidden(self) -> None:
+        """The lock of the folder while it was at work."""
+        for path in self.out.glob(".*"):
+            with suppress(OSError):
+                path.unlink()
 
     @cached_property
     def _files(self) -> dict[str, str]:

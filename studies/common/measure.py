@@ -7,7 +7,8 @@ from pathlib import Path
 import specsim
 from specsim.api.progress import Progress, quiet
 from specsim.api.validation import AnyCheck
-from specsim.files import write_atomically
+from specsim.checkpoint import Checkpoint
+from specsim.files import check_replaceable, write_atomically
 from specsim.profiles import Profile
 from studies.common.measured import SCORED, Measured
 
@@ -27,7 +28,12 @@ def measure_all(profile: Path | None, out: Path, progress: Progress = quiet) -> 
     What was measured is kept: a run that was killed goes on where it was.
     """
     path = profile or out / "profile.json"
-    if not path.is_file():
+    for file in Measured.files(path):
+        check_replaceable(file)
+    if path.is_file():
+        # Killed between the profile and that.
+        Checkpoint.beside(path).done()
+    else:
         specsim.calibrate(path, measurement=_MEASUREMENT, batches=_BATCHES, progress=progress)
     measured = Measured.at(path)
     if measured.profile.grid:

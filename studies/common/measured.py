@@ -96,10 +96,16 @@ class Measured:
 
     def beside(self, what: str) -> Path:
         """The file of rows of that name."""
-        return self.path.with_name(f"{self.path.stem}.{what}.json")
+        return _rows_file(self.path, what)
 
     def positions_file(self, temperature: float) -> Path:
-        return self.path.with_name(f"{self.path.stem}.positions-{temperature:g}.parquet")
+        return _positions_file(self.path, temperature)
+
+    @staticmethod
+    def files(profile: Path) -> list[Path]:
+        """All that may lie beside a profile."""
+        rows = [_rows_file(profile, what) for what in ("synthetic", "decoders", "speedups")]
+        return [*rows, *(_positions_file(profile, temperature) for temperature in SCORED)]
 
     def family_file(self, name: str) -> dict[str, Any]:
         """A file of the embedded family's, if that is what was measured; else nothing."""
@@ -120,6 +126,14 @@ class Measured:
         except (msgspec.MsgspecError, RecursionError, LookupError, TypeError) as error:
             said = f"{file}: is no result of specsim in JSON ({reason_of(error)})"
             raise SpecsimError(said) from None
+
+
+def _rows_file(profile: Path, what: str) -> Path:
+    return profile.with_name(f"{profile.stem}.{what}.json")
+
+
+def _positions_file(profile: Path, temperature: float) -> Path:
+    return profile.with_name(f"{profile.stem}.positions-{temperature:g}.parquet")
 
 
 def temperature_of(workload: Workload) -> float:

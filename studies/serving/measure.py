@@ -3,7 +3,7 @@ measured before.
 
     specsim study serving --measure --out DIR
 
-makes, in DIR or beside the profile that is given,
+makes, in DIR/serving or beside the profile that is given,
 
     profile.prompts.jsonl   texts like those that will be asked for, and none of them
     profile.json            acceptance of the embedded pair behind them, at temperature 0 (specsim
@@ -88,8 +88,12 @@ _PREEMPTIONS = "vllm:num_preemptions_total"
 
 def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path:
     """Measure what is not there yet; the profile's path."""
-    files = LoadFiles(profile or out / "profile.json")
-    if not files.profile.is_file():
+    # Other studies have a profile.json of other requests in OUT.
+    files = LoadFiles(profile or out / "serving" / "profile.json")
+    if files.profile.is_file():
+        # Killed between the profile and that.
+        Checkpoint.beside(files.profile).done()
+    else:
         texts = "".join(json.dumps({"prompt": each}) + "\n" for each in _texts(calibrated=True))
         make_folder(files.prompts.parent)
         write_atomically(files.prompts, texts.encode())
@@ -229,7 +233,8 @@ def _loaded(files: LoadFiles, bench: Bench) -> Iterator[Mapping[Drafting, Engine
         for drafting, launch, client in zip(settings.DRAFTINGS, launches, clients, strict=True):
             assert isinstance(client, EngineClient), "of a server"
             servers[drafting] = client
-            warm(client, launch, settings.PROMPTS[1])
+            # As wide as those that are timed, with which they change places.
+            warm(client, launch, 2 * settings.PROMPTS[1])
             # Steps of many requests are wide, too, and slow at first.
             bench.serve(client, files.requests(0), 2 * settings.MAX_NUM_SEQS, "inf", 0)
         yield servers

@@ -13,7 +13,9 @@ import pytest
 import specsim
 from specsim import __version__
 from specsim.api.validation import AnyCheck
+from specsim.checkpoint import Checkpoint
 from specsim.cli import main
+from specsim.files import FileError
 from specsim.schemes import SpeculativeDecoding
 from studies import STUDIES
 from studies.common import measure
@@ -235,6 +237,28 @@ def test_a_profile_that_is_missing_leaves_no_folder(
     assert run("study", "specdec", "--profile", str(profile), "--out", str(out)) == 2
     assert "none.json: no such file" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_measuring_is_refused_where_what_comes_of_it_has_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_profile(tmp_path)
+    Measured.at(path).beside("speedups").mkdir()
+    monkeypatch.setattr(specsim, "score", lambda *_, **__: pytest.fail("has begun"))
+    with pytest.raises(FileError, match=r"speedups.json: is a folder"):
+        measure.measure_all(path, tmp_path / "unused")
+
+
+def test_a_calibration_that_was_killed_behind_its_profile_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_profile(tmp_path)
+    left = Checkpoint.beside(path, "settings")
+    left.keep_json("sample.json", lambda: 1)
+    monkeypatch.setattr(measure, "_keep", lambda *_: None)
+    monkeypatch.setattr(specsim, "score", lambda *_, **__: None)
+    measure.measure_all(path, tmp_path / "unused")
+    assert not left.folder.exists()
 
 
 @pytest.mark.parametrize("grid", [False, True])

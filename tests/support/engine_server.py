@@ -107,6 +107,10 @@ class EngineState:
             f"vllm:generation_tokens_total{{{labels}}} {float(self.generated)}",
             f"{first}{{{labels}}} {self.first_s}",
             f"{prefill}{{{labels}}} {self.prefill_s}",
+        ]
+        if not self.gamma:  # vLLM counts nothing of drafts then
+            return "\n".join(lines) + "\n"
+        lines += [
             f"{name}drafts_total{{{labels}}} {float(self.rounds)}",
             f"{name}draft_tokens_total{{{labels}}} {float(self.drafted)}",
             f"{name}accepted_tokens_total{{{labels}}} {float(sum(self.accepted))}",

@@ -69,5 +69,5 @@ def _key(first: Record, keys: tuple[str, ...], what: str) -> str:
             return key
     raise WorkloadError(
         f"{first.place}: no number of {what} tokens (looked for {', '.join(keys)}); texts are "
-        "counted by the model's tokenizer: name it (--tokenizer MODEL)"
+        "counted where a tokenizer can be named (serve, plan, workload: --tokenizer MODEL)"
     )

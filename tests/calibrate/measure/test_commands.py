@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -383,6 +384,53 @@ def test_validate_goes_on_where_it_was_killed(
     assert len(decoded) == (12 if "--scheme" in what else 4) - 3
     assert len(predicted) == before, "what was predicted is read back"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
+def test_an_answer_that_a_full_disk_did_not_take_is_had_again(
+    profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    """Nothing is decoded twice for it."""
+    typed = [
+        *(sys.executable, "-m", "specsim", "validate", str(profile), "--prompts", str(prompts)),
+        *("--requests", "2", "--gamma", "1", "--only", "calibration", "--tolerance", "1000"),
+    ]
+
+    def validate(stdout: Any) -> tuple[int, str, str]:
+        found = subprocess.run(
+            typed,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        return found.returncode, found.stdout or "", found.stderr
+
+    with open("/dev/full", "w") as full:
+        code, _, err = validate(full)
+    assert (code, err.splitlines()[-1].partition(": ")[2]) == (
+        2,
+        "error: standard output: No space left on device",
+    )
+    (kept,) = (each for each in tmp_path.iterdir() if each.is_dir())
+    code, out, err = validate(subprocess.PIPE)
+    assert code == 0
+    assert "measured" in out
+    assert f"went on with what was decoded before, in {kept}" in out + err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_draft_as_long_as_a_text_is_refused_before_anything_is_decoded(
+    tiny_family: dict[str, Path], prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No decoder drafts all that it may write, so that no such block is ever timed."""
+    out = tmp_path / "short.json"
+    succeed(*words(tiny_family, prompts, out), "--gamma-max", "2", "--max-new-tokens", "2")
+    _ = capsys.readouterr()
+    validated = ("validate", str(out), "--prompts", str(prompts), "--requests", "2")
+    said = fail(capsys, *validated, "--gamma", "2")
+    assert "gamma must be a whole number in [0, 1], got 2" in said
 
 
 def test_validate_out_of_tolerance_exits_1(

@@ -211,12 +211,8 @@ def test_passes_share_the_repeats_out(
         assert row["passes"] == passes
 
 
-@pytest.mark.parametrize("cost_only", [True, False])
 def test_host_times_are_of_the_draws_that_are_asked_for(
-    tiny_family: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cost_only: bool,
+    tiny_family: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode, asked = grid.decode_synthetic, list[dict[str, Any]]()
 
@@ -241,10 +237,19 @@ def test_host_times_are_of_the_draws_that_are_asked_for(
             **drawn,
         ),
         Batches(batch=(1,), context=(8,)),
-        cost_only=cost_only,
     )
     assert asked
     assert all(each == drawn for each in asked)
+
+
+@pytest.mark.parametrize(
+    "drawn", [{"top_k": 3}, {"top_p": 0.9}, {"acceptance_law": "exact-match"}], ids=str
+)
+def test_costs_alone_are_of_no_draws(drawn: dict[str, Any], tmp_path: Path) -> None:
+    """A profile of costs alone does not say how tokens were drawn."""
+    with pytest.raises(InvalidArgumentError, match=f"{next(iter(drawn))} .*cost_only"):
+        calibrate(tmp_path / "p.json", measurement=Measurement(**drawn), cost_only=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_drawn_decides_a_grid() -> None:
@@ -256,6 +261,14 @@ def test_what_is_drawn_decides_a_grid() -> None:
     for wrong in ({"top_k": 0}, {"top_p": 0.0}, {"acceptance_law": "typical"}):
         with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
             replace(SETTINGS, **wrong)
+
+
+def test_every_cell_of_every_pass_is_told(pair: tuple[Any, Any], tmp_path: Path) -> None:
+    told: list[int] = []
+    settings = replace(SETTINGS, repeats=3)
+    for _ in range(2):  # also of what was kept
+        measure_grid(*pair, settings, Checkpoint(tmp_path), lambda: told.append(1))
+    assert len(told) == 2 * grid.measured_parts(pair[0], settings) == 2 * 3 * len(settings.cells)
 
 
 def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Path) -> None:

@@ -191,6 +191,26 @@ def test_cores_are_those_that_may_be_used(tmp_path: Path, monkeypatch: pytest.Mo
     assert busy._all_seconds(stat, tmp_path) == 2.5
 
 
+def test_others_are_seen_in_the_midst_of_what_reports_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
+    heard: list[str] = []
+    watch = Watch(
+        Checkpoint(tmp_path / "work"),
+        lambda activity, done, total: heard.append(activity),
+        1,
+        first_s=0,
+        every_s=0,
+        look=looks(0.0, 0.0, 2.0, 0.0),
+    )
+    watch.progress("timing", 0, 5)
+    watch.look()
+    assert [each for each in heard if each.startswith("busy machine")]
+    (line,) = watch.warnings()
+    assert "during timing" in line
+
+
 def test_others_may_run_where_nothing_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,24 @@ def test_a_stage_is_made_once_and_belongs_to_one_recipe(tmp_path: Path) -> None:
         Work(tmp_path, "another")
 
 
+def test_a_clock_that_was_cut_stops_no_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while it is written, it is as it was."""
+    work = Work(tmp_path, "a recipe")
+    work.stage("stage.pt", lambda path: path.touch())
+    before = (tmp_path / "stage.pt.seconds").read_text()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", killed)
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        work.keep_time()
+    assert (tmp_path / "stage.pt.seconds").read_text() == before
+
+
 def test_alignment_helps_where_the_same_text_costs_less() -> None:
     """Costs are compared at one regret, whatever the thresholds."""
 

@@ -172,6 +172,21 @@ def test_refused(
         assert message in fail(capsys, *words(profile, prompts, url, *more))
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/\u00e4", "http://localhost..:8000"])
+def test_an_address_that_is_none_is_one_line(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, url: str
+) -> None:
+    assert url in fail(capsys, *words(profile, prompts, url))
+
+
+def test_a_server_without_drafts_is_told_to_be_started_with_some(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    with serving(engine(profile, prompts, 0)) as url:
+        said = fail(capsys, *words(profile, prompts, url))
+    assert f"{url} drafts nothing: start it with --speculative-config" in said
+
+
 def test_words_for_a_server_are_those_of_a_shell(
     capsys: pytest.CaptureFixture[str], profile: Path
 ) -> None:

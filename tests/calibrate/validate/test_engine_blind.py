@@ -38,7 +38,7 @@ from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.steps import StepTime
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.counts.streams import Stream
-from specsim.files import file_digest
+from specsim.files import FileError, file_digest
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, run
 from tests.support.engine_server import serving
@@ -137,6 +137,12 @@ def test_servers_that_run_are_timed_again_and_again(
     with specsim.engine_servers(profile, timing) as servers:
         for file in files:
             specsim.calibrate_engine(profile, file, timing, servers=servers)
+        with pytest.raises(
+            InvalidArgumentError, match=r"servers must be of .* 0, 1, 2 of .* 0, 1, 3"
+        ):
+            specsim.calibrate_engine(
+                profile, files[0], replace(timing, gamma=(1, 2)), servers=servers
+            )
     assert started == [(0, 1, 3)]
     first, second = (read_acceptance(file) for file in files)
     assert [each.repeat for each in first.steps] == [each.repeat for each in second.steps]
@@ -285,6 +291,71 @@ def test_what_was_predicted_of_an_engine_stays_and_other_draft_lengths_are_added
     of_two = {at: speedup for at, speedup in before.items() if at[1] == 2}
     assert predicted((2,)) == pytest.approx(of_two)
     assert len(json.loads(file.read_text())["speedups"]) == 2
+    # What was said before is what is judged: it is not made anew because it cannot be read.
+    for damaged in (file.read_bytes()[:-9], b"\xff{}"):
+        file.write_bytes(damaged)
+        with pytest.raises(FileError, match=r"what was predicted before cannot be read .*move it"):
+            predicted((2,))
+        assert file.read_bytes() == damaged
+
+
+def test_passes_of_an_engine_are_kept_while_other_draft_lengths_are_checked(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, check = timed_by_hand(profile, prompts, tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started: list[tuple[int, ...]] = []
+
+    def clients(servers: Servers) -> Any:
+        started.append(servers.gammas)
+        return all_serving(own, prompts, servers.gammas)
+
+    def killed(activity: str, done: int, total: int) -> None:
+        if activity == "decoding" and done == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Servers, "clients", clients)
+    check = replace(check, starts=2)
+    with suppress(KeyboardInterrupt):
+        specsim.validate_engine(own, check, progress=killed)
+    specsim.validate_engine(own, replace(check, gamma=(1, 3), starts=1))
+    verdict = specsim.validate_engine(own, check)
+    assert started == [(0, 2, 3), (0, 1, 3), (0, 2, 3)]
+    assert any("went on with what was decoded before" in each for each in verdict.warnings)
+
+
+def test_an_engine_is_asked_for_what_was_timed_and_what_it_can_read(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before a server is started."""
+    own, check = timed_by_hand(profile, prompts, tmp_path)
+
+    def clients(servers: Servers) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(Servers, "clients", clients)
+    for batch in (3, 64):
+        with pytest.raises(
+            InvalidArgumentError, match=rf"batch .* must be .*\[1, 2\], got {batch}"
+        ):
+            specsim.validate_engine(own, replace(check, batch=(batch,)))
+    short = ("--max-model-len", f"{LIMIT}")
+    message = rf"--max-model-len must be >= \d+, the longest request .* got {LIMIT}"
+    with pytest.raises(InvalidArgumentError, match=message):
+        specsim.validate_engine(own, replace(check, engine_args=short))
+    timing = specsim.EngineTiming(
+        gamma=(1, 3), prompts=prompts, engine_bin=Path(sys.executable), engine_args=short
+    )
+    with pytest.raises(InvalidArgumentError, match=message):
+        specsim.calibrate_engine(own, tmp_path / "new.json", timing)
+    assert not (tmp_path / "new.json").exists()
+
+
+@pytest.mark.parametrize("kind", [specsim.EngineTiming, specsim.EngineBlindCheck])
+@pytest.mark.parametrize("batch", [(), (0,), (4, 4), (4, 1)])
+def test_batches_of_an_engine_rise_from_1(kind: Any, batch: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidArgumentError, match="batch must"):
+        kind(batch=batch)
 
 
 def test_what_an_engine_does_otherwise_than_replayed_is_said(
@@ -361,8 +432,9 @@ def test_sets_of_an_engine_are_kept_for_that_engine_alone(
                 specsim.validate_engine(own, replace(check, starts=1, **asked), progress=killed)
         return seeds[-1]
 
-    first = 10_000 if call == "calibrate_engine" else 11_000  # of seed 5
-    assert [begun(one), begun(other), begun(one)] == [first, first, first + 1]
+    # Of seed 5; what is timed counts drafts before the first repeat.
+    first, kept = (10_000, 2) if call == "calibrate_engine" else (11_000, 1)
+    assert [begun(one), begun(other), begun(one)] == [first, first, first + kept]
     (one / "lib/python3.12/site-packages/vllm-0.33.0.dist-info").mkdir(parents=True)
     assert begun(one) == first
 
@@ -511,9 +583,14 @@ def test_drafts_that_an_engine_draws_unfiltered_are_not_timed_by_a_filtered_prof
 
 @pytest.mark.parametrize("kind", [specsim.EngineTiming, specsim.EngineBlindCheck])
 def test_servers_are_told_of_the_profile_by_specsim_alone(kind: Any) -> None:
-    for word in ("--max-num-seqs=8", "--max_num_seqs", "--speculative-config", "--port"):
+    of_an_entry = "--speculative-config.method", "--speculative_config.method=ngram", "-sc.method"
+    words = "--max-num-seqs=8", "--max_num_seqs", "--speculative-config", "--port", "-sc"
+    for word in (*words, *of_an_entry):
         with pytest.raises(InvalidArgumentError, match=f"must not name .*, got {word}$"):
             kind(engine_args=("--block-size", "32", word))
+    for told in (("--max-model-len", "abc"), ("--max-model-len=1",), ("--max-model-len",)):
+        with pytest.raises(InvalidArgumentError, match="--max-model-len must be"):
+            kind(engine_args=told)
     with pytest.raises(InvalidArgumentError, match="they go with neither url nor api generate"):
         kind(api="generate", engine_args=("--block-size=32",))
 

@@ -158,6 +158,16 @@ def test_the_demo_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen.check()
 
 
+@pytest.mark.parametrize("name", ["speedup.png", "page.html"])
+def test_the_demo_needs_a_place_for_what_it_writes(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it measures for minutes."""
+    monkeypatch.setattr("specsim.api.demo.demonstrate", lambda *_, **__: pytest.fail("has begun"))
+    (tmp_path / name).mkdir()
+    assert f"{name}: is a folder" in fail(capsys, "demo", "--out", str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "words", [(name, word) for name, words in DOCUMENTS.items() for word in words], ids=" ".join
 )

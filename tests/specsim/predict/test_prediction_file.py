@@ -166,3 +166,14 @@ def test_a_prediction_that_cannot_be_is_refused(
     with pytest.raises(PredictionError, match=message) as refused:
         fixed(profile, 20)
     assert "\n" not in str(refused.value)
+
+
+def test_a_prediction_that_lacks_a_draft_length_is_refused(tmp_path: Path) -> None:
+    """Before anything is decoded for it."""
+    profile = write(tmp_path)
+    _, path = fixed(profile, 20)
+    content = json.loads(path.read_text())
+    del content["predictions"][-1]
+    path.write_text(json.dumps(content))
+    with pytest.raises(PredictionError, match=r"lacks temperature 1 and gamma \d of its profile"):
+        fixed(profile, 20)

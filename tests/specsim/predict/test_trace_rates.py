@@ -7,12 +7,14 @@ from specsim.profiles import Rate
 from tests.support.traces import trace_of
 
 
-def test_draws_that_never_get_to_a_position_say_nothing_of_it() -> None:
-    """One of two requests is accepted throughout and the other never, which a quarter of the draws
-    have alone; no first draft is wrong before a second one is made.
+def test_requests_that_never_get_to_a_position_say_nothing_of_it() -> None:
+    """Of two requests that are accepted throughout and one that never is, two tell how second
+    drafts fare, and one alone does not tell how far requests differ.
     """
-    _, survival, conditional = acceptance_rates(trace_of([1.0] * 6, [0.0] * 6), 3, 0)
+    _, survival, conditional = acceptance_rates(trace_of([1.0] * 6, [1.0] * 6, [0.0] * 6), 3, 0)
     assert conditional[1] == conditional[2] == Rate(1.0, 1.0, 1.0)
+    _, _, conditional = acceptance_rates(trace_of([1.0] * 6, [0.0] * 6), 3, 0)
+    assert conditional[1] == conditional[2] == Rate(0.0, 1.0, 1.0)
     assert (survival[1].low, survival[1].high) == (0.0, 1.0)
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -246,4 +252,32 @@ def test_a_figure_that_is_missing_has_no_interval() -> None:
 
 
 def test_replications_do_not_depend_on_workers() -> None:
-    assert replicate(abs, 5, workers=2) == replicate(abs, 5) == [0, 1, 2, 3, 4]
+    told: list[int] = []
+    for workers in (1, 2):
+        assert replicate(abs, 5, workers, lambda: told.append(1)) == [0, 1, 2, 3, 4]
+    assert len(told) == 2 * 5
+
+
+def pid_then_wait(number: int) -> None:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
+def test_workers_end_with_the_process_that_asked() -> None:
+    """Killed, it can tell them nothing."""
+    script = (
+        "from specsim.serving.spread import replicate\n"
+        "from tests.specsim.serving.test_metrics import pid_then_wait\n"
+        "replicate(pid_then_wait, 2, workers=2)"
+    )
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE
+    ) as asked:
+        assert asked.stdout is not None
+        workers = [int(asked.stdout.readline()) for _ in range(2)]
+        asked.kill()
+        asked.stdout.read()  # to its end, which all who could write to it have to come to
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)

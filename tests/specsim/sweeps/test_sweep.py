@@ -192,6 +192,14 @@ def test_a_complete_sweep_is_not_made_again(
         specsim.sweep(EVALUATE, tmp_path / "mine", workers=1)
 
 
+def test_a_sweep_that_was_killed_just_behind_its_end_keeps_no_lock(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    specsim.sweep(EVALUATE, out, workers=1)
+    (out / ".lock").touch()
+    specsim.sweep(EVALUATE, out, workers=1)
+    assert not list(out.glob(".*"))
+
+
 def test_the_order_of_inputs_is_another_sweep(tmp_path: Path) -> None:
     inputs = dict(reversed(EVALUATE["inputs"].items()))
     specsim.sweep(EVALUATE, tmp_path / "out", workers=1)
