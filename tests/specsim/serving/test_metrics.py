@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -258,8 +260,8 @@ def test_replications_do_not_depend_on_workers() -> None:
     assert len(told) == 2 * 5
 
 
-def pid_then_wait(number: int) -> None:
-    print(os.getpid(), flush=True)
+def begin_and_wait(number: int) -> None:
+    print("begun", flush=True)
     time.sleep(600)
 
 
@@ -267,17 +269,19 @@ def test_workers_end_with_the_process_that_asked() -> None:
     """Killed, it can tell them nothing."""
     script = (
         "from specsim.serving.spread import replicate\n"
-        "from tests.specsim.serving.test_metrics import pid_then_wait\n"
-        "replicate(pid_then_wait, 2, workers=2)"
+        "from tests.specsim.serving.test_metrics import begin_and_wait\n"
+        "replicate(begin_and_wait, 2, workers=2)"
     )
     root = Path(__file__).parents[3]
     with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE
+        [sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, start_new_session=True
     ) as asked:
         assert asked.stdout is not None
-        workers = [int(asked.stdout.readline()) for _ in range(2)]
-        asked.kill()
-        asked.stdout.read()  # to its end, which all who could write to it have to come to
-    for worker in workers:
-        with pytest.raises(ProcessLookupError):
-            os.kill(worker, 0)
+        try:
+            asked.stdout.read(2 * len("begun\n"))
+            asked.kill()
+            # The output ends once nobody is left who could write to it.
+            asked.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(asked.pid, signal.SIGKILL)
