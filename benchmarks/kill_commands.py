@@ -215,7 +215,10 @@ COMMANDS = {
         },
     ),
     "calibrate --engine": Command(
-        f"{_PAIR} --gamma-max 2 --temperature 0 --engine vllm --batch 1,2", None, _engine_profile
+        f"{_PAIR} --gamma-max 2 --temperature 0 --engine vllm --batch 1,2",
+        None,
+        _engine_profile,
+        results=("p.json",),
     ),
     "validate --engine": Command(
         "validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 1 --format json",

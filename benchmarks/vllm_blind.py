@@ -172,10 +172,12 @@ def fix(asked: argparse.Namespace) -> int:
         ]
         path, digest = file(asked, "-predicted.json", number), file_digest(timed_file)
         if not path.is_file():
-            content = {"timed_sha256": digest, "speedups": speedups}
+            content = {"timed_sha256": digest, "starts": asked.starts, "speedups": speedups}
             path.write_text(json.dumps(content, indent=2) + "\n")
-        elif json.loads(path.read_text()).get("timed_sha256", digest) != digest:
-            print(f"{path} is of other step times than {timed_file}; remove it", file=sys.stderr)
+            continue
+        said = json.loads(path.read_text())
+        if (said["timed_sha256"], said.get("starts")) != (digest, asked.starts):
+            print(f"{path} is of other step times or starts; remove it", file=sys.stderr)
             return 1
     return 0
 

@@ -278,7 +278,7 @@ def measure_pair(job: Job, plan: Pair) -> None:
             progress=job.progress,
         )
     else:
-        remove_half_done(profile)
+        Checkpoint.remove_behind(profile)
     blind = BlindCheck(requests=plan.decoded, passes=plan.passes)
     job.validate(profile, "predicted before", blind)
     for mode in sorted({row.mode for row in read_profile(profile).grid}):
@@ -304,7 +304,7 @@ def measure_shapes(job: Job, plan: Shapes) -> None:
             progress=lambda activity, done, total: say(f"{plan.name}: {activity} {done}/{total}"),
         )
     else:
-        remove_half_done(profile)
+        Checkpoint.remove_behind(profile)
     cells = {(row.batch, row.context) for row in read_profile(profile).grid}
     for batch in (check.batch or ()) if check else ():
         # One by one, so that each is there when it is done, whatever happens to the next.
@@ -313,11 +313,6 @@ def measure_shapes(job: Job, plan: Shapes) -> None:
             job.validate(
                 profile, f"batch {batch}", replace(check, batch=(batch,), context=contexts)
             )
-
-
-def remove_half_done(profile: Path) -> None:
-    """What a kill left between the writing of a profile and the removal of what it is made of."""
-    Checkpoint.beside(profile).done()
 
 
 def _stage(job: Job) -> None:

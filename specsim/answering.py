@@ -19,15 +19,15 @@ def once_answered(action: Callable[[], None]) -> None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Until the answer of a command is out; what waits for that is not done where it is not: a full
-    disk did not take it, or whoever read it has closed the pipe, and may ask again.
+    """What waits is done behind the block.  Where the block fails (a full disk, a pipe that its
+    reader closed) it is not, since whoever asked may ask again.
     """
     global _waiting
-    actions: list[Callable[[], None]] = []
+    outer, actions = _waiting, list[Callable[[], None]]()
     _waiting = actions
     try:
         yield
     finally:
-        _waiting = None
+        _waiting = outer
     for action in actions:
         action()

@@ -63,6 +63,11 @@ class Checkpoint:
         return Checkpoint(folder, f".{glob.escape(out.name)}.{'[0-9a-f]' * 12}.work")
 
     @staticmethod
+    def remove_behind(out: Path) -> None:
+        """Remove what a kill left between the writing of ``out`` and the removal of its items."""
+        Checkpoint.beside(out).done()
+
+    @staticmethod
     def temporary(*decisive: object) -> Checkpoint:
         """Of a run that writes no file, in the folder of temporary files."""
         # Windows has no user numbers, and a temporary folder for each user.

@@ -119,7 +119,7 @@ def integer(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int
 
 
 def check_rising(name: str, values: Sequence[int] | None) -> None:
-    """Refuse whole numbers that do not rise from 1 or more, or none; None is not said."""
+    """Refuse anything but whole numbers from 1 on that rise, one at least; None is nothing said."""
     if values is None:
         return
     for value in values:

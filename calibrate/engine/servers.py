@@ -21,7 +21,7 @@ class Servers:
 
     gammas : draft lengths; 0 is plain decoding
     launches : how the server of each is started; none where the one at ``url`` is asked
-    prompt_tokens : of the longest prompt that they are asked, at most
+    prompt_tokens : most tokens of a prompt that they are asked
     """
 
     gammas: tuple[int, ...]

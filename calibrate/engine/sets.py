@@ -87,7 +87,7 @@ def timed_repeats(
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[int], None] = lambda repeat: None,
-    look: Callable[[], None] = lambda: None,
+    behind_each: Callable[[], None] = lambda: None,
 ) -> list[list[TimedSet]]:
     """All sets on the servers of all draft lengths, repeat by repeat; ``advance`` behind each.
 
@@ -95,7 +95,7 @@ def timed_repeats(
     sets_of : of a repeat, by batch
     repeats : their numbers
     checkpoint : keeps each repeat that is done
-    look : called behind each set
+    behind_each : called behind each set
     """
     for client in clients.values():
         _warm(client, asked, sets_of(0))
@@ -107,7 +107,7 @@ def timed_repeats(
             done = []
             for gamma, batch, requests in order:
                 done.append(time_set(clients[gamma], asked, gamma, batch, requests))
-                look()
+                behind_each()
             return done
 
         found.append(checkpoint.keep_json(_name(repeat), measured, list[TimedSet]))
@@ -142,7 +142,7 @@ def timed_by_starts(
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[int], None] = lambda repeat: None,
-    look: Callable[[], None] = lambda: None,
+    behind_each: Callable[[], None] = lambda: None,
 ) -> list[list[TimedSet]]:
     """The same on servers that are started anew ``starts`` times, each time for as many repeats as
     nearly as can be: servers of one configuration are not equally fast.
@@ -154,7 +154,9 @@ def timed_by_starts(
     for block in map(range, ends, ends[1:]):
         kept = all(_name(repeat) in checkpoint for repeat in block)
         with nullcontext({}) if kept else clients() as running:
-            found += timed_repeats(running, asked, sets_of, block, seed, checkpoint, advance, look)
+            found += timed_repeats(
+                running, asked, sets_of, block, seed, checkpoint, advance, behind_each
+            )
     return found
 
 

@@ -45,7 +45,7 @@ def time_streams(
     repeat: int,
     seed: int,
     checkpoint: Checkpoint,
-    look: Callable[[], None] = lambda: None,
+    behind_each: Callable[[], None] = lambda: None,
 ) -> list[StreamedSteps]:
     """What clients of the servers of all draft lengths see of their steps; none of engines that do
     not stream.  Repeats take every other number of clients by turns, and always the most.  Machines
@@ -60,7 +60,7 @@ def time_streams(
     clients_most : clients at once, up to
     context : tokens of a request, at most
     checkpoint : keeps a repeat that is done
-    look : called behind each load
+    behind_each : called behind each load
     """
     order = random.Random(f"streams {seed} {repeat}")
     servers = [
@@ -82,7 +82,7 @@ def time_streams(
                 streams[gamma] += _load(
                     client, asked, tokenizer, together, context, wait_s, ramp_s, order
                 )
-                look()
+                behind_each()
         return [streamed_steps(each, gamma, repeat) for gamma, each in streams.items()]
 
     kept: list[StreamedSteps] = checkpoint.keep_json(

@@ -21,7 +21,7 @@ import torch
 
 from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, DecodeRequest
-from calibrate.measure.grid import Grid, GridSettings, measure_grid, measured_parts
+from calibrate.measure.grid import Grid, GridSettings, measure_grid, planned_parts
 from calibrate.measure.timing import TOKENS, TimedText, time_decoding
 from calibrate.measure.trace import TRACE, generator, record
 from calibrate.models.busy import Watch
@@ -199,7 +199,7 @@ def _grid(
     progress: Progress,
     more_time: Callable[[], bool] = lambda: True,
 ) -> Grid:
-    advance = steps(progress, "run times in a batch", measured_parts(target, grid))
+    advance = steps(progress, "run times in a batch", planned_parts(target, grid))
     return measure_grid(target, draft, grid, checkpoint, advance, more_time)
 
 

@@ -157,7 +157,7 @@ def measure_grid(
     """Measure all cells that are not in the checkpoint yet.
 
     target, draft : models of transformers, on one device
-    advance : called behind each cell of each pass, so often as ``measured_parts`` says
+    advance : called behind each cell of each pass, as often as ``planned_parts`` says
     more_time : whether another cell may be begun
     """
     found: dict[Cell, list[dict[str, Any]]] = {cell: [] for cell in settings.cells}
@@ -206,8 +206,8 @@ def _of_pass(number: int, part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-def measured_parts(target: Any, settings: GridSettings) -> int:
-    """Cells of all passes."""
+def planned_parts(target: Any, settings: GridSettings) -> int:
+    """How many cells all passes have together."""
     return sum(1 for _ in _plan(target, settings))
 
 

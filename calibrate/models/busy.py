@@ -196,10 +196,10 @@ class Watch:
             self._add()
             self._phase = activity
         else:
-            self.look()
+            self.look_if_due()
         self._report(activity, done, total)
 
-    def look(self) -> None:
+    def look_if_due(self) -> None:
         """Look at the processors if the last look was long ago; to call in the midst of what has
         nothing to report for long.
         """

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from specsim.answering import once_answered
 from specsim.api.by_profile import optimize_profile
 from specsim.api.calibrate import calibrate
 from specsim.api.models import Measurement, Models
@@ -115,7 +116,7 @@ def demonstrate(
         seed=seed,
     )
     validation = validate(path, check, progress=progress)
-    checkpoint.done()
+    once_answered(checkpoint.done)
     names = ("temperature", "gamma", "speedup", "speedup_low", "speedup_high")
     return Demonstration(
         draft=draft,

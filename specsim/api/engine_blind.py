@@ -175,7 +175,8 @@ class _Prediction(msgspec.Struct, frozen=True):
     """The file of a prediction.
 
     requests : that it is of, of the profile's
-    starts : of the servers, over which speedups are means
+    starts : of the servers, over which speedups are means; None in files of before, whose speedups
+        are of servers that are started once
     """
 
     created: str
@@ -183,7 +184,7 @@ class _Prediction(msgspec.Struct, frozen=True):
     timed_sha256: str
     requests: int
     speedups: list[_Speedup]
-    starts: int = 1
+    starts: int | None = None
 
     @classmethod
     def of(
@@ -202,8 +203,10 @@ class _Prediction(msgspec.Struct, frozen=True):
         return cls(created, profile_sha256, timed_sha256, requests, speedups, starts)
 
     def fixed(self, file: Path) -> list[SetSpeedup]:
-        """What was predicted when this was first asked, of the same profile, step times, requests
-        and starts: what was said before is what is judged, and what was not said is added.
+        """What was predicted when this was first asked, of the same profile, step times and
+        requests: what was said before is what is judged, and what was not said is added.
+
+        Raises FileError where it was of another number of starts.
         """
         told: dict[tuple[int, int], _Speedup] = {}
         created = self.created
@@ -216,6 +219,11 @@ class _Prediction(msgspec.Struct, frozen=True):
                     "and predict anew"
                 ) from None
             if before._asked() == self._asked():
+                if before.starts not in (None, self.starts):
+                    raise FileError(
+                        f"{file}: what was predicted before is of {before.starts} starts, got "
+                        f"{self.starts}; ask for as many, or move it away and predict anew"
+                    )
                 told = {(each.gamma, each.batch): each for each in before.speedups}
                 created = before.created
         found = {(each.gamma, each.batch): each for each in self.speedups} | told
@@ -226,8 +234,8 @@ class _Prediction(msgspec.Struct, frozen=True):
         kept = [found[each.gamma, each.batch] for each in self.speedups]
         return [SetSpeedup(each.gamma, each.batch, Interval(*each.speedup)) for each in kept]
 
-    def _asked(self) -> tuple[str, str, int, int]:
-        return self.profile_sha256, self.timed_sha256, self.requests, self.starts
+    def _asked(self) -> tuple[str, str, int]:
+        return self.profile_sha256, self.timed_sha256, self.requests
 
 
 def validate_engine(
@@ -242,10 +250,10 @@ def validate_engine(
 
     The prediction is of the profile's trace and of step times (``specsim.calibrate_engine``), and
     is written beside the profile before a server is started; one that is there, of the same
-    profile, step times and requests, is judged as it stands.  One server for each draft length
-    and one without run side by side, and are started anew between passes; a speedup is of seconds
-    from sending a set of requests to the last answer, in ratios of one pass.  A run that was killed
-    goes on with the passes that are done.
+    profile, step times and requests, is judged as it stands if it is of as many starts.  One server
+    for each draft length and one without run side by side, and are started anew between passes; a
+    speedup is of seconds from sending a set of requests to the last answer, in ratios of one pass.
+    A run that was killed goes on with the passes that are done.
 
     tolerance : largest errors that pass; by default a setting fails where prediction and
         measurement are further apart than the intervals of both explain
@@ -323,7 +331,7 @@ def validate_engine(
         check.seed,
         checkpoint,
         lambda repeat: advance(),
-        watch.look,
+        watch.look_if_due,
     )
     warnings = (*resumed, *watch.warnings())
     rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}

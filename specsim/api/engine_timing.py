@@ -314,7 +314,7 @@ def calibrate_engine(
             streamed.extend(
                 time_streams(
                     *(clients, every, tokenizer, most, room, repeat, timing.seed, checkpoint),
-                    look=watch.look,
+                    behind_each=watch.look_if_due,
                 )
             )
             advance()
@@ -327,7 +327,7 @@ def calibrate_engine(
             timing.seed,
             checkpoint,
             with_load,
-            watch.look,
+            watch.look_if_due,
         )
         busy = watch.warnings()
     read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)

@@ -128,7 +128,8 @@ def serve(
     served = repeat.serve(0)
     runs = [measure(served.times, levels, warmup, resample=count == 1)]
     if count > 1:
-        advance = steps(progress, "replications", count - 1)
+        advance = steps(progress, "replications", count)
+        advance()  # the first is done
         runs += replicate(repeat.measure_after_first, count - 1, workers, advance)
     figures, engine_did = intervals(runs), engine_figures(served, setup)
     speed = found.speed_at(engine_did["batch_mean"])

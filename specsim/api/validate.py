@@ -112,7 +112,9 @@ def _speedups(asked: CheckedProfile, check: SpeedupCheck) -> Validation:
     workloads = Workload.all_of(profile, asked.path, check.temperature)
     gammas = draft_lengths(check.gamma, profile.gamma_max)
     # A decoder never drafts as many tokens as it may write, so that such a block is never timed.
-    integer("gamma", min(gammas), high=min(each.measured.max_new_tokens for each in workloads) - 1)
+    limit = min(each.measured.max_new_tokens for each in workloads)
+    integer("max_new_tokens of the profile", limit, low=2)
+    integer("gamma", min(gammas), low=1, high=limit - 1)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate import speedups

@@ -147,8 +147,7 @@ def command(
     with progress_bar() as bar:
         if timing is not None and awaits_timing(out, timing, typed()):
             click.echo(f"went on with {out}, which this command wrote before", err=True)
-            # Killed between the profile and that.
-            Checkpoint.beside(out).done()
+            Checkpoint.remove_behind(out)
             found: Result = calibrate_engine(
                 out, timing=timing, trust_remote_code=trusted, progress=bar
             )

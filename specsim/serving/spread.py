@@ -54,10 +54,11 @@ def _end_with_parent() -> None:
     for ever: all workers hold both ends of the pipe that tasks come by.
     """
 
+    parent = parent_process()
+    assert parent is not None, "of a worker"
+
     def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
+        parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -155,8 +155,8 @@ class SweepParts:
         return record
 
     def _remove_hidden(self) -> None:
-        """The lock of the folder while it was at work."""
-        for path in self.out.glob(".*"):
+        """The lock of the folder while it was at work, and what a kill left half written."""
+        for path in (self.out / ".lock", *self.out.glob(".*.partial")):
             with suppress(OSError):
                 path.unlink()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import specsim
+from specsim.answering import answering
 from specsim.api.progress import Progress, quiet
 from specsim.api.validation import AnyCheck
 from specsim.checkpoint import Checkpoint
@@ -29,12 +30,12 @@ def measure_all(profile: Path | None, out: Path, progress: Progress = quiet) -> 
     """
     path = profile or out / "profile.json"
     for file in Measured.files(path):
-        check_replaceable(file)
-    if path.is_file():
-        # Killed between the profile and that.
-        Checkpoint.beside(path).done()
-    else:
+        if not file.is_file():
+            check_replaceable(file)
+    if not path.is_file():
         specsim.calibrate(path, measurement=_MEASUREMENT, batches=_BATCHES, progress=progress)
+    elif profile is None:
+        Checkpoint.remove_behind(path)
     measured = Measured.at(path)
     if measured.profile.grid:
         # Before the rest: it rests on run times of the calibration, and machines drift.
@@ -59,5 +60,6 @@ def _keep(measured: Measured, what: str, check: AnyCheck, progress: Progress) ->
     """What the check finds, beside the profile, unless it is there."""
     file = measured.beside(what)
     if not file.is_file():
-        found = specsim.validate(measured.path, check, progress=progress)
-        write_atomically(file, found.to_json().encode())
+        with answering():  # by the file
+            found = specsim.validate(measured.path, check, progress=progress)
+            write_atomically(file, found.to_json().encode())

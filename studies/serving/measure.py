@@ -90,16 +90,15 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
     """Measure what is not there yet; the profile's path."""
     # Other studies have a profile.json of other requests in OUT.
     files = LoadFiles(profile or out / "serving" / "profile.json")
-    if files.profile.is_file():
-        # Killed between the profile and that.
-        Checkpoint.beside(files.profile).done()
-    else:
+    if not files.profile.is_file():
         texts = "".join(json.dumps({"prompt": each}) + "\n" for each in _texts(calibrated=True))
         make_folder(files.prompts.parent)
         write_atomically(files.prompts, texts.encode())
         models = specsim.Models(settings.TARGET, settings.DRAFT)
         measured = replace(MEASUREMENT, prompts=files.prompts)
         specsim.calibrate(files.profile, models, measured, progress=progress)
+    elif profile is None:
+        Checkpoint.remove_behind(files.profile)
     make_folder(files.run(settings.SETTINGS[0], 0).parent)
     if not all(files.requests(number).is_file() for number in range(settings.PASSES)):
         texts = _texts(calibrated=False)

@@ -156,7 +156,8 @@ def _measure(profile: Path | None, out: Path, progress: Progress) -> Path:
     from calibrate.engine.server import find_program
     from studies.serving.measure import measure  # loads torch
 
-    path = profile or out / "profile.json"
+    own = out / "serving" / "profile.json"
+    path = profile or (own if own.is_file() else out / "profile.json")
     try:
         find_program(None)
     except EngineError as missing:

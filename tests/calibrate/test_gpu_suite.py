@@ -19,6 +19,7 @@ from calibrate import gpu_suite
 from calibrate.gpu_suite import FULL, Job, OutOfTimeError, Pair, Shapes
 from calibrate.validate.blind import TooFewPassesError
 from specsim.api.validation import BlindCheck, SyntheticCheck
+from specsim.checkpoint import Checkpoint
 from specsim.checks import SpecsimError
 from specsim.profiles import read_profile
 
@@ -174,7 +175,7 @@ def test_what_a_kill_left_behind_a_profile_goes(tmp_path: Path) -> None:
     for folder in (left, other):
         folder.mkdir()
         (folder / "grid.json").write_text("{}")
-    gpu_suite.remove_half_done(tmp_path / "costs-a.json")
+    Checkpoint.remove_behind(tmp_path / "costs-a.json")
     assert not left.exists()
     assert other.exists()
 

@@ -42,6 +42,7 @@ def test_a_command_that_cannot_say_its_answer_keeps_what_it_measured(
 ) -> None:
     """A run that writes no file; one that writes one has its result there."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cli, "_give_up_stdout", lambda: None)  # which is pytest's own
     unsaid, wrote = Checkpoint.temporary("a"), Checkpoint.beside(tmp_path / "out.json", "a")
 
     def measures(fails: bool) -> None:

@@ -252,12 +252,15 @@ def test_measuring_is_refused_where_what_comes_of_it_has_no_place(
 def test_a_calibration_that_was_killed_behind_its_profile_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_profile(tmp_path)
+    path = write_profile(tmp_path).rename(tmp_path / "profile.json")
     left = Checkpoint.beside(path, "settings")
     left.keep_json("sample.json", lambda: 1)
     monkeypatch.setattr(measure, "_keep", lambda *_: None)
     monkeypatch.setattr(specsim, "score", lambda *_, **__: None)
-    measure.measure_all(path, tmp_path / "unused")
+    # What lies beside somebody's own may be a calibration that goes on later.
+    measure.measure_all(path, tmp_path)
+    assert left.folder.exists()
+    measure.measure_all(None, tmp_path)
     assert not left.folder.exists()
 
 

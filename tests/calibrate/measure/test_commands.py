@@ -430,7 +430,7 @@ def test_a_draft_as_long_as_a_text_is_refused_before_anything_is_decoded(
     _ = capsys.readouterr()
     validated = ("validate", str(out), "--prompts", str(prompts), "--requests", "2")
     said = fail(capsys, *validated, "--gamma", "2")
-    assert "gamma must be a whole number in [0, 1], got 2" in said
+    assert "gamma must be a whole number in [1, 1], got 2" in said
 
 
 def test_validate_out_of_tolerance_exits_1(

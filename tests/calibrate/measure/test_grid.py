@@ -268,7 +268,7 @@ def test_every_cell_of_every_pass_is_told(pair: tuple[Any, Any], tmp_path: Path)
     settings = replace(SETTINGS, repeats=3)
     for _ in range(2):  # also of what was kept
         measure_grid(*pair, settings, Checkpoint(tmp_path), lambda: told.append(1))
-    assert len(told) == 2 * grid.measured_parts(pair[0], settings) == 2 * 3 * len(settings.cells)
+    assert len(told) == 2 * grid.planned_parts(pair[0], settings) == 2 * 3 * len(settings.cells)
 
 
 def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Path) -> None:

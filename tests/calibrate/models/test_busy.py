@@ -205,7 +205,7 @@ def test_others_are_seen_in_the_midst_of_what_reports_nothing(
         look=looks(0.0, 0.0, 2.0, 0.0),
     )
     watch.progress("timing", 0, 5)
-    watch.look()
+    watch.look_if_due()
     assert [each for each in heard if each.startswith("busy machine")]
     (line,) = watch.warnings()
     assert "during timing" in line

@@ -291,6 +291,14 @@ def test_what_was_predicted_of_an_engine_stays_and_other_draft_lengths_are_added
     of_two = {at: speedup for at, speedup in before.items() if at[1] == 2}
     assert predicted((2,)) == pytest.approx(of_two)
     assert len(json.loads(file.read_text())["speedups"]) == 2
+    # Nor of other starts, of which it is not made anew by itself.
+    with pytest.raises(FileError, match=r"is of 2 starts, got 1; ask for as many"):
+        specsim.validate_engine(own, replace(check, gamma=(2,), starts=1))
+    said = json.loads(file.read_text())
+    del said["starts"]  # as files of before are
+    file.write_text(json.dumps(said))
+    assert predicted((2,)) == pytest.approx(of_two)
+    assert json.loads(file.read_text()) == said
     # What was said before is what is judged: it is not made anew because it cannot be read.
     for damaged in (file.read_bytes()[:-9], b"\xff{}"):
         file.write_bytes(damaged)
@@ -315,12 +323,12 @@ def test_passes_of_an_engine_are_kept_while_other_draft_lengths_are_checked(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Servers, "clients", clients)
-    check = replace(check, starts=2)
     with suppress(KeyboardInterrupt):
         specsim.validate_engine(own, check, progress=killed)
-    specsim.validate_engine(own, replace(check, gamma=(1, 3), starts=1))
+    specsim.validate_engine(own, replace(check, gamma=(1, 3)))
     verdict = specsim.validate_engine(own, check)
-    assert started == [(0, 2, 3), (0, 1, 3), (0, 2, 3)]
+    # Two starts of servers each, and of the first check the second one alone again.
+    assert started == [(0, 2, 3), (0, 1, 3), (0, 1, 3), (0, 2, 3)]
     assert any("went on with what was decoded before" in each for each in verdict.warnings)
 
 

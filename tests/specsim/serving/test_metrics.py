@@ -278,7 +278,7 @@ def test_workers_end_with_the_process_that_asked() -> None:
     ) as asked:
         assert asked.stdout is not None
         try:
-            asked.stdout.read(2 * len("begun\n"))
+            assert asked.stdout.read(2 * len("begun\n")).count(b"begun") == 2
             asked.kill()
             # The output ends once nobody is left who could write to it.
             asked.communicate(timeout=60)
