@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,7 @@ def main() -> None:
     print(render([held(*each) for each in CHECKS if each[0] in STARTS], "markdown"))
 
 
-def held(folder: str, timings: Sequence[str], cells: str) -> dict[str, object]:
+def held(folder: str, timings: Sequence[str], cells: str) -> dict[str, Any]:
     """How many intervals of a check hold."""
     starts, moved = STARTS[folder], []
     judged = pd.read_csv(MEASURED / folder / cells)
