@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from specsim.answering import once_answered
+from specsim.api.answering import once_answered
 from specsim.files import FileError, short_digest
 
 # Packages that decide what is measured.

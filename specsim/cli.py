@@ -93,7 +93,7 @@ def _status(arguments: list[str] | None) -> int:
         # A name of a file need not be text, nor what a log says.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        from specsim.answering import answering
+        from specsim.api.answering import answering
         from specsim.checks import SpecsimError
 
         try:

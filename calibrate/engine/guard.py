@@ -3,9 +3,9 @@
     python guard.py FD FOLDER COMMAND ...
 
 FD is the read end of a pipe whose write end the asking process holds open and nobody else: the
-system closes it when that process ends, by SIGKILL too.  FOLDER, with what the command keeps in it,
-is then removed.  The command runs in the group of this
-process, has its standard input and output, and its exit code becomes this one's.  Needs the
+system closes it when that process ends, by SIGKILL too.  The command is then killed with all that
+it started, and FOLDER, with what they kept in it, is removed.  The command runs in the group of
+this process, has its standard input and output, and its exit code becomes this one's.  Needs the
 standard library alone.
 """
 
@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
-_TRIES = 3
+_TRIES, _PAUSE_S = 5, 0.2
 
 
 def main(words: list[str]) -> int:
@@ -28,10 +29,13 @@ def main(words: list[str]) -> int:
     def watch() -> None:
         while os.read(pipe, 1):
             pass
-        # What still runs may write to it meanwhile, but not any more once it is gone.
-        for _ in range(_TRIES):
-            shutil.rmtree(folder, ignore_errors=True)
-        os.killpg(os.getpgrp(), signal.SIGKILL)
+        group = os.getpgrp()
+        if not os.fork():
+            # Outlives the group: what still ran would make the folder again.
+            os.setsid()
+            os.killpg(group, signal.SIGKILL)
+            _remove(folder)
+            os._exit(0)
 
     # Told to end together with the command, and stays until that has; a handler is not inherited.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
@@ -39,6 +43,13 @@ def main(words: list[str]) -> int:
         threading.Thread(target=watch, daemon=True).start()
         code = command.wait()
     return code if code >= 0 else 128 - code
+
+
+def _remove(folder: str) -> None:
+    """What is killed takes a moment to be gone."""
+    for _ in range(_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(_PAUSE_S)
 
 
 if __name__ == "__main__":

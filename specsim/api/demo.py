@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from specsim.answering import once_answered
+from specsim.api.answering import once_answered
 from specsim.api.by_profile import optimize_profile
 from specsim.api.calibrate import calibrate
 from specsim.api.models import Measurement, Models

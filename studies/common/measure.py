@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import specsim
-from specsim.answering import answering
+from specsim.api.answering import answering
 from specsim.api.progress import Progress, quiet
 from specsim.api.validation import AnyCheck
 from specsim.checkpoint import Checkpoint

@@ -75,10 +75,22 @@ def test_a_server_is_stopped_when_this_program_is_told_to_end(program: Path) -> 
 
 
 def test_a_server_is_stopped_when_this_program_is_killed(program: Path) -> None:
-    """The program that starts it as ``vllm``, with a process of its own, dies by SIGKILL."""
+    """The program that starts it as ``vllm``, with a process of its own that makes its folder again
+    and again, dies by SIGKILL.
+    """
     helper, temporary = program.parent / "helper", program.parent / "temporary"
     temporary.mkdir()
-    text = program.read_text().replace("echo", f"sleep 60 & echo $! > {helper}\necho", 1)
+    where = program.parent / "where"
+    making = program.parent / "making.py"
+    making.write_text(
+        "import os, sys; from contextlib import suppress\n"
+        "while not os.path.exists(sys.argv[1]): pass\n"
+        "folder = open(sys.argv[1]).read()\n"
+        "while True:\n"
+        "    with suppress(OSError): os.makedirs(folder + '/own', exist_ok=True)\n"
+    )
+    loop = f"{sys.executable} {making} {where} & echo $! > {helper}"
+    text = program.read_text().replace("echo", f"{loop}\necho", 1)
     program.write_text(text)
     starts = (
         "import sys, time; from pathlib import Path; from calibrate.engine.server import *\n"
@@ -94,13 +106,17 @@ def test_a_server_is_stopped_when_this_program_is_killed(program: Path) -> None:
     assert killed.stdout.readline() == b"up\n"
     assert is_running(program)
     assert is_running(program, "helper")
-    assert list(temporary.glob("specsim-engine-*/log"))
+    (log,) = temporary.glob("specsim-engine-*/log")
+    told = where.with_suffix(".new")
+    told.write_text(str(log.parent))
+    told.replace(where)
     killed.kill()
     killed.wait()
     deadline = time.monotonic() + 30
     while is_running(program) or is_running(program, "helper"):
         assert time.monotonic() < deadline, "it outlives who started it"
         time.sleep(0.02)
+    time.sleep(1.5)  # its folder goes once nobody is left who makes it
     assert not list(temporary.iterdir())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specsim import cli
-from specsim.answering import answering, once_answered
+from specsim.api.answering import answering, once_answered
 from specsim.checkpoint import Checkpoint
 
 
