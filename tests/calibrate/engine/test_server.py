@@ -116,8 +116,9 @@ def test_a_server_is_stopped_when_this_program_is_killed(program: Path) -> None:
     while is_running(program) or is_running(program, "helper"):
         assert time.monotonic() < deadline, "it outlives who started it"
         time.sleep(0.02)
-    time.sleep(1.5)  # its folder goes once nobody is left who makes it
-    assert not list(temporary.iterdir())
+    while list(temporary.iterdir()):  # goes once nobody is left who makes it
+        assert time.monotonic() < deadline, "its folder outlives it"
+        time.sleep(0.02)
 
 
 def test_temporary_files_of_a_server_are_in_the_folder_that_goes_with_it() -> None:

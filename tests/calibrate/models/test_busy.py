@@ -191,19 +191,26 @@ def test_cores_are_those_that_may_be_used(tmp_path: Path, monkeypatch: pytest.Mo
     assert busy._all_seconds(stat, tmp_path) == 2.5
 
 
+def heard_by(checkpoint: Checkpoint, *others: float) -> tuple[Watch, list[str]]:
+    """A watch over traces and what is timed, and what it says meanwhile."""
+    heard: list[str] = []
+    watch = Watch(
+        checkpoint,
+        lambda activity, done, total: heard.append(activity),
+        1,
+        untimed=("trace",),
+        first_s=0,
+        every_s=0,
+        look=looks(*others),
+    )
+    return watch, heard
+
+
 def test_others_are_seen_in_the_midst_of_what_reports_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
-    heard: list[str] = []
-    watch = Watch(
-        Checkpoint(tmp_path / "work"),
-        lambda activity, done, total: heard.append(activity),
-        1,
-        first_s=0,
-        every_s=0,
-        look=looks(0.0, 0.0, 2.0, 0.0),
-    )
+    watch, heard = heard_by(Checkpoint(tmp_path / "work"), 0.0, 0.0, 2.0, 0.0)
     watch.progress("timing", 0, 5)
     watch.look_if_due()
     assert [each for each in heard if each.startswith("busy machine")]
@@ -215,16 +222,7 @@ def test_others_may_run_where_nothing_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
-    heard: list[str] = []
-    watch = Watch(
-        Checkpoint(tmp_path / "work"),
-        lambda activity, done, total: heard.append(activity),
-        1,
-        untimed=("trace",),
-        first_s=0,
-        every_s=0,
-        look=looks(2.0, 2.0, 2.0, 2.0, 0.0, 0.0),
-    )
+    watch, heard = heard_by(Checkpoint(tmp_path / "work"), 2.0, 2.0, 2.0, 2.0, 0.0, 0.0)
     watch.progress("trace at temperature 0", 0, 1)
     watch.progress("trace at temperature 0", 1, 1)
     watch.progress("run times", 0, 1)
