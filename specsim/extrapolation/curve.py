@@ -164,7 +164,7 @@ def extrapolate(
     heads in longer blocks.  Mean errors in tokens per call, beside those of holding the last rate:
     3.3 (3.6), 3.4 (7.1), 1.1 (2.4), 3.2 (6.3) and 9.3 % (16.7 %).  "level" held 95 % of heads and
     97 % of draft models.  Off by more than holding are one public draft model whose rates are level
-    (1.6 %, 0.8 %; 3 of 6 held), one embedded head in longer blocks (3.9 %, 3.0 %), and draft models
+    (1.6 %, 0.8 %; 3 of 6 held), one embedded head in longer blocks (4.0 %, 3.2 %), and draft models
     at temperature 1 from five positions (0.10 %, 0.08 %).
 
     >>> extrapolate([0.7, 0.45, 0.3], 5, counts=2000, trend="falling").survival.round(3)
