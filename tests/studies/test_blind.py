@@ -46,7 +46,9 @@ JUDGES = (*QUICK, "quiet-slow")
 NOON = ("noon", "defaults")
 # Of the estimator of today, which nothing was changed after.
 LAST = "afternoon"
-AGAIN, ONCE_MORE = "evening", "morning"
+AGAIN, ONCE_MORE, MISSED = "evening", "morning", "night"
+# Of sixteen predictions that were written before a check, those outside of their intervals.
+OUTSIDE = {(LAST, "prompt-lookup"): 2, (AGAIN, "prompt-lookup"): 1, (MISSED, "prompt-lookup"): 3}
 
 
 def test_docs_say_what_a_calibration_has_to_cost() -> None:
@@ -67,7 +69,10 @@ def test_docs_say_what_a_calibration_has_to_cost() -> None:
 @pytest.mark.parametrize(
     ("folder", "drafts"),
     [
-        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, AGAIN, ONCE_MORE)),
+        *(
+            (folder, 3)
+            for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, AGAIN, ONCE_MORE, MISSED)
+        ),
         ("busy", 1),
     ],
 )
@@ -233,11 +238,38 @@ def test_the_battery_whose_intervals_are_a_little_wide() -> None:
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
 
 
+def test_the_battery_that_missed_three_of_the_figures_wanted() -> None:
+    """Nothing was changed before or after it.  Median, intervals and recommended lengths are as
+    wanted; 8 % at worst, 1 % in the mean and a promise that is not too high are not.
+    """
+    cells = pd.read_csv(BLIND / MISSED / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert said["median"] == pytest.approx(0.0197, abs=5e-5)
+    assert said["worst"] == pytest.approx(0.0863, abs=5e-5)
+    assert said["mean"] == pytest.approx(0.0204, abs=5e-5)
+    assert mean_error(BLIND / MISSED) == pytest.approx(0.0033, abs=5e-5)
+    assert cells["inside"].sum() == 137
+    assert said["within_2_percent_of_best"] == 1
+    assert said["chosen_mean"] == pytest.approx(0.0183, abs=5e-5)
+    assert said["chosen_mean_error"] == pytest.approx(0.0078, abs=5e-5)
+
+
+def test_the_four_batteries_of_one_estimator_together() -> None:
+    """All that was wanted but the worst cell, which is of the battery that missed it."""
+    said = together_said((LAST, AGAIN, ONCE_MORE, MISSED))
+    assert said["median"] < 0.03
+    assert said["worst"] == pytest.approx(0.0863, abs=5e-5)
+    assert abs(said["mean"]) < 0.01
+    assert 0.9 <= said["inside"] <= 0.99
+    assert said["within_2_percent_of_best"] >= 0.9
+    assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
+
+
 def test_recommendations_of_plain_decoding_count_as_the_page_says() -> None:
-    """Of all ten batteries: by what was measured, and by halves of the passes."""
+    """Of all eleven batteries: by what was measured, and by halves of the passes."""
     page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)/` \|(.*)\|$", page, re.MULTILINE)
-    assert len(rows) == 10
+    assert len(rows) == 11
     for folder, row in rows:
         cells = pd.read_csv(BLIND / folder / "cells.csv")
         every = losses_with_plain(cells), recommended_losses(BLIND / folder, cells, plain=True)
@@ -273,6 +305,9 @@ def test_plain_decoding_may_be_recommended_and_the_fastest() -> None:
         (ONCE_MORE, "small", 0.017, 0.043),
         (ONCE_MORE, "middle", 0.026, 0.041),
         (ONCE_MORE, "prompt-lookup", 0.013, 0.025),
+        (MISSED, "small", 0.021, 0.036),
+        (MISSED, "middle", 0.005, 0.071),
+        (MISSED, "prompt-lookup", 0.023, 0.046),
     ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
@@ -284,7 +319,8 @@ def test_what_was_written_before_the_check_is_what_it_judged(
     for said in msgspec.json.decode(document, type=Predictions).predictions:
         row = rows[said.temperature, said.gamma]
         assert said.at(row["measured_plain_ms"]).best == pytest.approx(row["predicted_speedup"])
-        assert row["inside"] or folder in (LAST, AGAIN)
+    outside = sum(not row["inside"] for row in rows.values())
+    assert outside == OUTSIDE.get((folder, draft), 0)
     off = [abs(row["predicted_speedup"] / row["measured_speedup"] - 1) for row in rows.values()]
     assert np.median(off) == pytest.approx(middle, abs=5e-4)
     assert max(off) == pytest.approx(worst, abs=5e-4)
@@ -333,7 +369,7 @@ def test_speedups_follow_plain_steps_as_calibrations_tell(tmp_path: Path) -> Non
     """Beside other programs nothing is told of states that last."""
     found = followed(BLIND, ("both-cores",))
     off, off_moved = (np.sqrt((found[name] ** 2).mean()) for name in ("off", "off_moved"))
-    assert len(found) == 26
+    assert len(found) == 30
     assert off_moved < 0.65 * off
     seen, said = slopes(found)
     assert seen == pytest.approx(said, abs=0.03)
@@ -382,7 +418,7 @@ def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> No
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
         *(
             (folder, draft, 16)
-            for folder in (*JUDGES, "unseen", *NOON, AGAIN, ONCE_MORE)
+            for folder in (*JUDGES, "unseen", *NOON, AGAIN, ONCE_MORE, MISSED)
             for draft in DRAFTS
         ),
         ("busy", "small", 8),
