@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import glob
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -74,13 +73,10 @@ def lay_out(folder: Path) -> None:
         profile[name] = [
             {**row, **_at(name, temperature)} for row in profile[name] for temperature in (0.0, 1.0)
         ]
-    for name in ("profile", "costs", "t5"):
+    for name in ("profile", "profile-today", "costs", "t5"):
         (folder / f"{name}.json").write_text(json.dumps(profile))
+    answer = specsim.optimize(profile=folder / "profile.json").to_json()
     for day in ("monday", "today"):
-        (folder / day).mkdir()
-        for name in ("profile.json", "p.trace.parquet"):
-            shutil.copy(folder / name, folder / day)
-        answer = specsim.optimize(profile=folder / day / "profile.json").to_json()
         (folder / f"{day}.json").write_text(answer)
     (folder / "metrics.txt").write_text(scrape(0.7, 4))
     for gamma in (0, 1, 4):
