@@ -28,8 +28,10 @@ from calibrate.engine.answering import worker_command
 from calibrate.engine.client import Client, EngineClient, EngineError
 from calibrate.engine.generate import GenerateClient
 
-# The environment of ``make engine``, at the root of a checkout.
-_OWN = Path(__file__).parents[2] / ".engine"
+# The environment of ``make engine``, at the root of a checkout: the one that somebody stands in,
+# since a package that ``pip install .`` copied lies elsewhere, or the one that this file is of.
+_OWN = ".engine"
+_CHECKOUT = Path(__file__).parents[2]
 _STOPPING_S = 15.0
 _ENDING_S = 2.0
 _POLL_S = 0.2
@@ -111,12 +113,14 @@ def find_program(given: Path | None) -> Path:
         if not os.access(given, os.X_OK) or given.is_dir():
             raise EngineError(f"engine_bin {given}: no such program; it is .engine/bin/vllm or so")
         return given.absolute()  # a name without a folder is looked for on the PATH
-    own = Path(os.environ.get("ENGINE_VENV") or _OWN).absolute() / "bin/vllm"
-    found = str(own) if own.is_file() else shutil.which("vllm")
+    named = os.environ.get("ENGINE_VENV")
+    folders = [Path(named)] if named else [Path(_OWN), _CHECKOUT / _OWN]
+    own = [folder.absolute() / "bin/vllm" for folder in folders]
+    found = next(filter(Path.is_file, own), None) or shutil.which("vllm")
     if found is None:
         raise EngineError(
-            f"no vllm to start: neither {own} nor on the PATH; run make engine, name the program "
-            "with engine_bin, or a running server with url"
+            f"no vllm to start: neither {own[0]} nor on the PATH; run make engine, name the "
+            "program with engine_bin, or a running server with url"
         )
     return Path(found)
 

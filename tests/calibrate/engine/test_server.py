@@ -257,3 +257,23 @@ def test_which_program_is_started(
     (tmp_path / "bin").mkdir()
     program.rename(tmp_path / "bin/vllm")
     assert find_program(None) == tmp_path / "bin/vllm"
+
+
+def test_the_engine_of_a_checkout_is_found_from_a_copied_package(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """README installs with ``pip install .`` and then runs ``make engine``."""
+    checkout, copied = tmp_path / "checkout", tmp_path / "site-packages"
+    own = checkout / ".engine/bin/vllm"
+    own.parent.mkdir(parents=True)
+    program.rename(own)
+    monkeypatch.delenv("ENGINE_VENV", raising=False)
+    monkeypatch.setattr("calibrate.engine.server._CHECKOUT", copied)
+    monkeypatch.chdir(checkout)
+    assert find_program(None) == own
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(EngineError, match="no vllm to start"):
+        find_program(None)
+    monkeypatch.setattr("calibrate.engine.server._CHECKOUT", checkout)
+    assert find_program(None) == own
