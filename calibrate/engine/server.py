@@ -28,10 +28,11 @@ from calibrate.engine.answering import worker_command
 from calibrate.engine.client import Client, EngineClient, EngineError
 from calibrate.engine.generate import GenerateClient
 
-# The environment of ``make engine``, at the root of a checkout: the one that somebody stands in,
-# since a package that ``pip install .`` copied lies elsewhere, or the one that this file is of.
+# The environment of ``make engine``, at the root of a checkout: where .venv is, since a package
+# that ``pip install .`` copied lies elsewhere, or the one that this file is of.  Never where
+# somebody happens to stand: what lies there may be a stranger's.
 _OWN = ".engine"
-_CHECKOUT = Path(__file__).parents[2]
+_CHECKOUTS = Path(sys.prefix).parent, Path(__file__).parents[2]
 _STOPPING_S = 15.0
 _ENDING_S = 2.0
 _POLL_S = 0.2
@@ -114,7 +115,7 @@ def find_program(given: Path | None) -> Path:
             raise EngineError(f"engine_bin {given}: no such program; it is .engine/bin/vllm or so")
         return given.absolute()  # a name without a folder is looked for on the PATH
     named = os.environ.get("ENGINE_VENV")
-    folders = [Path(named)] if named else [Path(_OWN), _CHECKOUT / _OWN]
+    folders = [Path(named)] if named else [each / _OWN for each in _CHECKOUTS]
     own = [folder.absolute() / "bin/vllm" for folder in folders]
     found = next(filter(Path.is_file, own), None) or shutil.which("vllm")
     if found is None:

@@ -181,8 +181,8 @@ class EngineCheck:
     prompts : the file that was calibrated with; None is the held-out modules
     url : a running server, such as http://127.0.0.1:8000, instead of starting one.  It must draft
         as ``method``, ``drafts`` and the profile say, and serve nobody else meanwhile
-    engine_bin : the program to start; None is $ENGINE_VENV/bin/vllm, .engine/bin/vllm here or
-        in the checkout, or vllm on the PATH, in this order
+    engine_bin : the program to start; None is $ENGINE_VENV/bin/vllm, .engine/bin/vllm beside
+        specsim's .venv or in the checkout, or vllm on the PATH, in this order
     method : who drafts: the profile's draft model, or look-ups in the text (ngram)
     drafts : how the draft model's tokens are chosen; greedy is vLLM's default, at any temperature
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up; None

@@ -196,8 +196,8 @@ def _words(_: click.Context, __: click.Parameter, typed: str | None) -> tuple[st
 engine_bin_option = option(
     "--engine-bin",
     PATH,
-    "The program that --engine starts. [default: $ENGINE_VENV/bin/vllm, .engine/bin/vllm here or "
-    "in the checkout (make engine), or vllm on the PATH]",
+    "The program that --engine starts. [default: $ENGINE_VENV/bin/vllm, .engine/bin/vllm beside "
+    "specsim's .venv or in the checkout (make engine), or vllm on the PATH]",
 )
 
 engine_args_option = option(

@@ -268,12 +268,13 @@ def test_the_engine_of_a_checkout_is_found_from_a_copied_package(
     own.parent.mkdir(parents=True)
     program.rename(own)
     monkeypatch.delenv("ENGINE_VENV", raising=False)
-    monkeypatch.setattr("calibrate.engine.server._CHECKOUT", copied)
-    monkeypatch.chdir(checkout)
-    assert find_program(None) == own
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("calibrate.engine.server._CHECKOUTS", (checkout, copied))
+    assert find_program(None) == own
+    monkeypatch.setattr("calibrate.engine.server._CHECKOUTS", (copied, checkout))
+    assert find_program(None) == own
+    # Nothing is run because somebody stands beside it.
+    monkeypatch.setattr("calibrate.engine.server._CHECKOUTS", (copied,))
+    monkeypatch.chdir(checkout)
     with pytest.raises(EngineError, match="no vllm to start"):
         find_program(None)
-    monkeypatch.setattr("calibrate.engine.server._CHECKOUT", checkout)
-    assert find_program(None) == own
