@@ -11,6 +11,7 @@ import torch
 from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
+from calibrate.models.cache_argument import cache_argument
 from specsim.checks import UnsupportedError
 
 # Slots are read in such pieces.  A multiple of 8, as the fused kernels of CUDA ask of a mask.
@@ -124,7 +125,8 @@ def ordinary_layers(model: Any) -> list[Any]:
     cache = DynamicCache(config=model.config)
     with grouped(model):
         mask = torch.ones((1, 1, 1, 1), dtype=torch.bool, device=one.device)
-        model(input_ids=one, position_ids=one, attention_mask=mask, past_key_values=cache)
+        kept = {cache_argument(model): cache}
+        model(input_ids=one, position_ids=one, attention_mask=mask, **kept)
     for layer in cache.layers:
         shapes = tuple(layer.keys.shape), tuple(layer.values.shape)
         if shapes[0] != shapes[1]:

@@ -27,6 +27,7 @@ from calibrate.batch.cache import (
     round_up,
 )
 from calibrate.decode.engine import CachedModel
+from calibrate.models.cache_argument import cache_argument
 from specsim.checks import InvalidArgumentError, SpecsimError, integer
 
 # Runs before a recording: libraries choose kernels and take their memory in the first ones.
@@ -77,6 +78,7 @@ class RaggedModel:
                 for layer in ordinary_layers(model)
             ]
             self._cache = Cache(layers=self._layers)
+            self._cache_argument = cache_argument(model)
             self._slot = torch.arange(room, device=self.device)
             self.lengths = torch.zeros(self.batch, dtype=torch.long, device=self.device)
         # The host knows the lengths too, so that nothing has to wait for the device to say them.
@@ -202,9 +204,9 @@ class RaggedModel:
             input_ids=ids,
             position_ids=at,
             attention_mask=mask[:, None],
-            past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=keep,
+            **{self._cache_argument: self._cache},
         ).logits
         return logits
 

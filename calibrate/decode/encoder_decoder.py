@@ -124,8 +124,8 @@ class EncoderDecoder(CachedModel):
         output = self.model(
             decoder_input_ids=ids,
             encoder_outputs=self._encoded,
-            past_key_values=self.cache,
             use_cache=True,
+            **{self._cache_argument: self.cache},
         )
         logits: torch.Tensor = output.logits
         return logits

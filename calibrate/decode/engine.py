@@ -16,6 +16,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicSlidingWindowLayer
 
+from calibrate.models.cache_argument import cache_argument
 from calibrate.models.sampling import Sampling
 from specsim.checks import SpecsimError, UnsupportedError
 
@@ -97,6 +98,7 @@ class CachedModel:
         self.device = next(model.parameters()).device
         self.context = self._longest_text()
         self.keeps_states = False
+        self._cache_argument = cache_argument(model)
         self.reset()
 
     def reset(self) -> None:
@@ -188,9 +190,9 @@ class CachedModel:
         wanted = {"output_hidden_states": True} if self.keeps_states else {}
         output = self.model(
             input_ids=ids,
-            past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=keep,
+            **{self._cache_argument: self.cache},
             **wanted,
             **inputs,
         )

@@ -25,6 +25,7 @@ from torch import nn
 from transformers import DynamicCache
 
 from calibrate.decode.drafters.neural import first_layers
+from calibrate.models.cache_argument import cache_argument
 from specsim.checks import InvalidArgumentError, reason_of
 from specsim.files import check_regular, read_regular
 
@@ -50,6 +51,7 @@ class EagleModel(nn.Module):
         place = {"device": target.device, "dtype": target.dtype}
         self.fc = nn.Linear(2 * width, width, bias=False, **place)
         self.decoder = first_layers(target, 1)
+        self._cache_argument = cache_argument(self.decoder)
         weights = target.state_dict()
         for name, shared in list(self.decoder.named_parameters(remove_duplicate=False)):
             own = nn.Parameter(shared.detach(), requires_grad=False)
@@ -93,9 +95,9 @@ class EagleModel(nn.Module):
         read = torch.cat([self.decoder.get_input_embeddings()(tokens), features], dim=-1)
         output = self.decoder(
             inputs_embeds=self.fc(read),
-            past_key_values=cache,
             use_cache=True,
             output_hidden_states=True,
+            **{self._cache_argument: cache},
             **inputs,
         )
         return output.logits, output.hidden_states[-1]

@@ -20,8 +20,9 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import DynamicCache, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from calibrate.models.cache_argument import cache_argument
 from calibrate.train import corpus
 from specsim.checkpoint import Checkpoint
 from specsim.files import write_atomically
@@ -224,10 +225,10 @@ def continued(
     draw : from logits (B, V) the next tokens (B, 1); end-of-text ends nothing
     """
     row = ids = prompts
-    cache = None
+    cache = {cache_argument(model): DynamicCache(config=model.config)}
     for _ in range(tokens):
-        output = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache, ids = output.past_key_values, draw(output.logits[:, -1])
+        logits = model(ids, use_cache=True, logits_to_keep=1, **cache).logits
+        ids = draw(logits[:, -1])
         row = torch.cat([row, ids], dim=1)
     return row
 
