@@ -73,7 +73,7 @@ APART_S = 600
 CHECKED, PASSES = 16, 8
 # Of a draft's check before the next draft has its turn: two passes or so.
 TURN_S = 180
-KNEE = tuple((requests, repeats) for requests in (8, 16, 32, 96) for repeats in (2, 4, 8))
+KNEE = tuple((requests, repeats) for requests in (8, 16, 32, 96) for repeats in (2, 4, 8, 16, 24))
 
 
 def models(draft: str) -> tuple[str, ...]:
@@ -88,7 +88,9 @@ def prompts(draft: str) -> tuple[str, ...]:
     return _T5_PROMPTS if draft == T5 else ()
 
 
-def calibrate(folder: Path, drafts: Sequence[str], requests: str, calibrations: int) -> None:
+def calibrate(
+    folder: Path, drafts: Sequence[str], requests: str, repeats: int, calibrations: int
+) -> None:
     for number in CALIBRATIONS[:calibrations]:
         for draft in drafts:
             out = profile_of(folder, draft, number)
@@ -96,7 +98,7 @@ def calibrate(folder: Path, drafts: Sequence[str], requests: str, calibrations: 
                 wait(folder, draft)
                 words = ["calibrate", *models(draft), *prompts(draft), "--out", str(out)]
                 words += ["--seed", str(number)]
-                words += ["--requests", requests, "--repeats", str(REPEATS)]
+                words += ["--requests", requests, "--repeats", str(repeats)]
                 specsim(*words, "--max-new-tokens", str(TOKENS_EACH))
 
 
@@ -212,9 +214,10 @@ def report(folder: Path, timed_tokens: int) -> None:
     pd.DataFrame(table).to_csv(folder / "estimators.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
     most = max(each.requests for each in first.acceptance)
+    passes = 1 + max(number for row in first.run_times for number in row.passes)
     table = []
     for requests, repeats in KNEE:
-        if requests <= most:
+        if requests <= most and 2 * repeats <= passes:
             rows = list(cells(folder, partial(shorter, repeats=repeats), requests))
             seconds = seconds_timed(first, repeats, requests, timed_tokens)
             known = {"requests": requests, "repeats": repeats, "seconds": seconds}
@@ -237,6 +240,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("drafts", nargs="?", default=",".join(DRAFTS))
     parser.add_argument("--requests", default=REQUESTS, help="of the calibrations, by temperature")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="of the calibrations")
     parser.add_argument("--calibrations", type=int, default=len(CALIBRATIONS), help="of each draft")
     parser.add_argument("--checked", type=int, default=CHECKED, help="requests of a pass")
     parser.add_argument(
@@ -248,7 +252,7 @@ def main() -> None:
     if asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
-        calibrate(asked.folder, drafts, asked.requests, asked.calibrations)
+        calibrate(asked.folder, drafts, asked.requests, asked.repeats, asked.calibrations)
     else:
         check(asked.folder, drafts, asked.checked)
 

@@ -34,13 +34,13 @@ from calibrate.train.loop import (
     Fit,
     Schedule,
     Work,
-    asked,
     circumstances,
     continued,
     draws,
     encode,
     ordinary,
     report,
+    run_script,
     top,
     training_data,
 )
@@ -79,8 +79,7 @@ class EagleRecipe(Schedule):
 
 
 def main() -> None:
-    found = asked(__doc__)
-    train(EagleRecipe(), found.family, found.work)
+    run_script(__doc__, lambda asked: train(EagleRecipe(), asked.family, asked.work))
 
 
 def train(recipe: EagleRecipe, family: Path, folder: Path) -> None:

@@ -21,6 +21,7 @@ library of the Python that runs this (``calibrate.train.corpus``).
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -41,7 +42,6 @@ from calibrate.train.loop import (
     Fit,
     Schedule,
     Work,
-    asked,
     circumstances,
     continued,
     draws,
@@ -50,6 +50,7 @@ from calibrate.train.loop import (
     half_precision,
     ordinary,
     report,
+    run_script,
     train_tokenizer,
     training_data,
 )
@@ -109,9 +110,12 @@ class FamilyRecipe(Schedule):
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     steps = {name: getattr(FamilyRecipe, name) for name in ("target_steps", "draft_steps")}
-    found = asked(__doc__, device=device, **steps)
-    recipe = FamilyRecipe(target_steps=found.target_steps, draft_steps=found.draft_steps)
-    Training(recipe, found.work, torch.device(found.device)).run(found.family)
+
+    def train(asked: argparse.Namespace) -> None:
+        recipe = FamilyRecipe(target_steps=asked.target_steps, draft_steps=asked.draft_steps)
+        Training(recipe, asked.work, torch.device(asked.device)).run(asked.family)
+
+    run_script(__doc__, train, device=device, **steps)
 
 
 class Training:

@@ -18,6 +18,7 @@ run wrote on two cores of an AMD EPYC.
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from collections.abc import Sequence
@@ -40,13 +41,13 @@ from calibrate.train.loop import (
     LossAt,
     Schedule,
     Work,
-    asked,
     circumstances,
     continued,
     draws,
     encode,
     half_precision,
     report,
+    run_script,
     top,
     training_data,
 )
@@ -85,9 +86,11 @@ class FollowersRecipe(Schedule):
 
 
 def main() -> None:
-    found = asked(__doc__)
-    train(FollowersRecipe(), found.family, found.work)
-    eagle.train(eagle.EagleRecipe(), found.family, found.work / "eagle")
+    def both(asked: argparse.Namespace) -> None:
+        train(FollowersRecipe(), asked.family, asked.work)
+        eagle.train(eagle.EagleRecipe(), asked.family, asked.work / "eagle")
+
+    run_script(__doc__, both)
 
 
 def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:

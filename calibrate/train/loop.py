@@ -25,6 +25,7 @@ from transformers import DynamicCache, LlamaForCausalLM, PreTrainedTokenizerFast
 from calibrate.models.cache_argument import cache_argument
 from calibrate.train import corpus
 from specsim.checkpoint import Checkpoint
+from specsim.checks import SpecsimError
 from specsim.files import write_atomically
 
 CONTEXT = 512
@@ -55,10 +56,13 @@ class Schedule:
         return min(1.0, (step + 1) / self.warm_up_steps, 2.0 * (steps - step) / steps)
 
 
-def asked(script: str | None, **more: Any) -> argparse.Namespace:
-    """What a training script is asked for: ``family`` and ``work``, both folders, and ``more``.
+def run_script(
+    script: str | None, train: Callable[[argparse.Namespace], None], **more: Any
+) -> None:
+    """Train as the command line says: ``family`` and ``work``, both folders, and ``more``.
 
     script : its docstring, whose first line the help shows
+    train : given all options by name; what cannot be done is said in one line, with exit status 2
     more : other options by name with their defaults, of whose type they are
     """
     parser = argparse.ArgumentParser(description=(script or "").partition("\n")[0])
@@ -66,7 +70,10 @@ def asked(script: str | None, **more: Any) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
     for name, usual in more.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=usual)
-    return parser.parse_args()
+    try:
+        train(parser.parse_args())
+    except SpecsimError as error:
+        parser.error(str(error))
 
 
 class Work:
@@ -76,7 +83,7 @@ class Work:
         self.folder, self.seconds = folder, dict[str, float]()
         self._checkpoint = Checkpoint(folder)
         if self._checkpoint.keep_json("recipe.json", lambda: recipe) != recipe:
-            raise SystemExit(f"{folder} holds results of another recipe; choose another --work")
+            raise SpecsimError(f"{folder} holds results of another recipe; choose another --work")
 
     def stage(self, name: str, make: Callable[[Path], None]) -> Path:
         """Make ``name`` in the folder unless it is there; written whole or not at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from calibrate.train import heldout_eval as judging
 from calibrate.train.followers import FollowersRecipe, helps
 from calibrate.train.loop import Fit, Schedule, Work
 from calibrate.train.masks import behind, with_masks
+from specsim.checks import SpecsimError
 from tests.support.imitations import CPU, GREEDY
 from tests.support.models import VOCABULARY, build_model
 
@@ -154,8 +156,24 @@ def test_a_stage_is_made_once_and_belongs_to_one_recipe(tmp_path: Path) -> None:
         assert work.stage("stage.pt", make).read_text() == "result"
         assert work.seconds["stage.pt"] >= 0
     assert len(made) == 1
-    with pytest.raises(SystemExit, match="another recipe"):
+    with pytest.raises(SpecsimError, match="another recipe"):
         Work(tmp_path, "another")
+
+
+@pytest.mark.parametrize("script", [train_followers, eagle])
+def test_a_family_that_is_not_there_is_said_in_a_line(
+    script: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folders = ("--family", str(tmp_path / "nowhere"), "--work", str(tmp_path / "work"))
+    monkeypatch.setattr("sys.argv", ["train", *folders])
+    with pytest.raises(SystemExit) as ended:
+        script.main()
+    assert ended.value.code == 2
+    assert re.search(r"error: .*nowhere.*\n\Z", capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_clock_that_was_cut_stops_no_stage(
