@@ -46,9 +46,14 @@ JUDGES = (*QUICK, "quiet-slow")
 NOON = ("noon", "defaults")
 # Of the estimator of today, which nothing was changed after.
 LAST = "afternoon"
-AGAIN, ONCE_MORE, MISSED = "evening", "morning", "night"
+AGAIN, ONCE_MORE, MISSED, FIFTH = "evening", "morning", "night", "forenoon"
 # Of sixteen predictions that were written before a check, those outside of their intervals.
-OUTSIDE = {(LAST, "prompt-lookup"): 2, (AGAIN, "prompt-lookup"): 1, (MISSED, "prompt-lookup"): 3}
+OUTSIDE = {
+    (LAST, "prompt-lookup"): 2,
+    (AGAIN, "prompt-lookup"): 1,
+    (MISSED, "prompt-lookup"): 3,
+    (FIFTH, "small"): 7,
+}
 
 
 def test_docs_say_what_a_calibration_has_to_cost() -> None:
@@ -71,7 +76,7 @@ def test_docs_say_what_a_calibration_has_to_cost() -> None:
     [
         *(
             (folder, 3)
-            for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, AGAIN, ONCE_MORE, MISSED)
+            for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, AGAIN, ONCE_MORE, MISSED, FIFTH)
         ),
         ("busy", 1),
     ],
@@ -254,16 +259,31 @@ def test_the_battery_that_missed_three_of_the_figures_wanted() -> None:
     assert said["chosen_mean_error"] == pytest.approx(0.0078, abs=5e-5)
 
 
-def test_the_four_batteries_of_one_estimator_together() -> None:
+def test_the_battery_that_was_announced_and_missed_a_recommendation() -> None:
+    """All that was wanted, but that 14 of 16 recommended lengths are within 2 % of the fastest,
+    and not 15.
+    """
+    cells = pd.read_csv(BLIND / FIFTH / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert said["median"] < 0.03
+    assert said["worst"] < 0.08
+    assert abs(said["mean"]) < 0.01
+    assert 0.9 <= said["inside"] <= 0.99
+    assert said["within_2_percent_of_best"] == 14 / 16
+    assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
+
+
+def test_the_five_batteries_of_one_estimator_together() -> None:
     """All that was wanted but the worst cell, which is of the battery that missed it."""
-    said = together_said((LAST, AGAIN, ONCE_MORE, MISSED))
-    assert said["median"] == pytest.approx(0.0160, abs=5e-5)
+    said = together_said((LAST, AGAIN, ONCE_MORE, MISSED, FIFTH))
+    assert said["median"] == pytest.approx(0.0159, abs=5e-5)
     assert said["worst"] == pytest.approx(0.0863, abs=5e-5)
-    assert said["mean"] == pytest.approx(0.0053, abs=5e-5)
-    assert said["inside"] == pytest.approx(553 / 576)
-    assert said["within_2_percent_of_best"] == pytest.approx(63 / 65)
-    assert said["chosen_mean"] == pytest.approx(0.0072, abs=5e-5)
-    assert said["chosen_mean_error"] == pytest.approx(0.0038, abs=5e-5)
+    assert said["mean"] == pytest.approx(0.0028, abs=5e-5)
+    assert said["inside"] == pytest.approx(689 / 720)
+    assert said["within_2_percent_of_best"] == pytest.approx(77 / 81)
+    assert said["chosen_mean"] == pytest.approx(0.0059, abs=5e-5)
+    assert said["chosen_mean_error"] == pytest.approx(0.0032, abs=5e-5)
+    assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
 
 
 def test_what_the_draft_that_was_furthest_off_followed_plain_steps_with() -> None:
@@ -279,10 +299,10 @@ def test_what_the_draft_that_was_furthest_off_followed_plain_steps_with() -> Non
 
 
 def test_recommendations_of_plain_decoding_count_as_the_page_says() -> None:
-    """Of all eleven batteries: by what was measured, and by halves of the passes."""
+    """Of all twelve batteries: by what was measured, and by halves of the passes."""
     page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)/` \|(.*)\|$", page, re.MULTILINE)
-    assert len(rows) == 11
+    assert len(rows) == 12
     for folder, row in rows:
         cells = pd.read_csv(BLIND / folder / "cells.csv")
         every = losses_with_plain(cells), recommended_losses(BLIND / folder, cells, plain=True)
@@ -321,6 +341,9 @@ def test_plain_decoding_may_be_recommended_and_the_fastest() -> None:
         (MISSED, "small", 0.021, 0.036),
         (MISSED, "middle", 0.005, 0.071),
         (MISSED, "prompt-lookup", 0.023, 0.046),
+        (FIFTH, "small", 0.027, 0.046),
+        (FIFTH, "middle", 0.020, 0.038),
+        (FIFTH, "prompt-lookup", 0.026, 0.044),
     ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
@@ -382,7 +405,7 @@ def test_speedups_follow_plain_steps_as_calibrations_tell(tmp_path: Path) -> Non
     """Beside other programs nothing is told of states that last."""
     found = followed(BLIND, ("both-cores",))
     off, off_moved = (np.sqrt((found[name] ** 2).mean()) for name in ("off", "off_moved"))
-    assert len(found) == 30
+    assert len(found) == 34
     assert off_moved < 0.65 * off
     seen, said = slopes(found)
     assert seen == pytest.approx(said, abs=0.03)
@@ -431,7 +454,7 @@ def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> No
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
         *(
             (folder, draft, 16)
-            for folder in (*JUDGES, "unseen", *NOON, AGAIN, ONCE_MORE, MISSED)
+            for folder in (*JUDGES, "unseen", *NOON, AGAIN, ONCE_MORE, MISSED, FIFTH)
             for draft in DRAFTS
         ),
         ("busy", "small", 8),
