@@ -15,6 +15,10 @@ costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repe
 Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
 FIRST,SECOND``.
 
+``--seed N``, of calibrate and of check, is for a battery that shares no texts with others: those of
+one seed write the same ones, and what these happen to accept above temperature 0 is one error in
+all of them.
+
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
 has, where it is not.  The profiles there have run times of decodings of 32 tokens: their ``report``
@@ -89,7 +93,7 @@ def prompts(draft: str) -> tuple[str, ...]:
 
 
 def calibrate(
-    folder: Path, drafts: Sequence[str], requests: str, repeats: int, calibrations: int
+    folder: Path, drafts: Sequence[str], requests: str, repeats: int, calibrations: int, seed: int
 ) -> None:
     for number in CALIBRATIONS[:calibrations]:
         for draft in drafts:
@@ -97,12 +101,12 @@ def calibrate(
             if not out.exists():
                 wait(folder, draft)
                 words = ["calibrate", *models(draft), *prompts(draft), "--out", str(out)]
-                words += ["--seed", str(number)]
+                words += ["--seed", str(seed + number)]
                 words += ["--requests", requests, "--repeats", str(repeats)]
                 specsim(*words, "--max-new-tokens", str(TOKENS_EACH))
 
 
-def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
+def check(folder: Path, drafts: Sequence[str], requests: int, seed: int) -> None:
     waiting = [draft for draft in drafts if not (folder / f"{draft}-blind.json").exists()]
     for draft in waiting:
         wait(folder, draft)
@@ -110,6 +114,7 @@ def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
         draft = waiting.pop(0)
         words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
         words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
+        words += ["--seed", str(seed)]
         words += prompts(draft)
         found = specsim(*words, turn_s=TURN_S if waiting else None)
         if found is None:
@@ -242,6 +247,9 @@ def main() -> None:
     parser.add_argument("--requests", default=REQUESTS, help="of the calibrations, by temperature")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="of the calibrations")
     parser.add_argument("--calibrations", type=int, default=len(CALIBRATIONS), help="of each draft")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the check; calibrations have the next ones"
+    )
     parser.add_argument("--checked", type=int, default=CHECKED, help="requests of a pass")
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
@@ -252,9 +260,11 @@ def main() -> None:
     if asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
-        calibrate(asked.folder, drafts, asked.requests, asked.repeats, asked.calibrations)
+        calibrate(
+            asked.folder, drafts, asked.requests, asked.repeats, asked.calibrations, asked.seed
+        )
     else:
-        check(asked.folder, drafts, asked.checked)
+        check(asked.folder, drafts, asked.checked, asked.seed)
 
 
 if __name__ == "__main__":
