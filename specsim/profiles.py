@@ -45,7 +45,9 @@ BUSY = "busy machine: "
 # quiet-plain,quiet-runs,quiet-blocks,quiet-slow`` prints 3.4 %, and printed 3.5 % before lookups
 # were priced by temperature): draft, target and host slow down unlike.  Where one knows how long
 # plain decoding takes meanwhile, and moves the prediction there, nothing is left of it beyond what
-# repeats and elasticities are not sure of (``specsim.predict.elasticity``; the same command).
+# repeats and elasticities are not sure of (``specsim.predict.elasticity``; the same command), with
+# up to 8 passes of each temperature.  With 24 something is (docs/sure.md, three-times/), for which
+# nothing is allowed yet.
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
 # target unlike.  Of 48 predicted and measured beside others, the intervals hold 46 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
