@@ -42,6 +42,7 @@ def main() -> None:
     print_states(found[~found["battery"].isin(without)])
     known = moved(asked.folder)
     print_moved(known[~known["battery"].isin(without)])
+    print_left(asked.folder, without)
     print_followed(followed(asked.folder, without))
     print_told(told(asked.folder, without))
 
@@ -178,6 +179,35 @@ def print_moved(found: pd.DataFrame) -> None:
         print(f"{battery}, predicted for plain steps that much longer: {said}")
     if len(found):
         print(f"that is {over_explained(found):.2f} of what is explained, in the root mean square")
+
+
+def left_at_check(cells: pd.DataFrame) -> tuple[float, float]:
+    """What predictions for the check's plain step are off by at temperature 0, beyond what the
+    check's own error, repeats and elasticities explain, as a standard deviation of the logarithm:
+    of one speedup, and of all lengths of a calibration together; 0 where all is explained.
+    """
+    cells = cells.query("temperature == 0")
+    far = np.log(cells["measured_plain_ms"] / cells["profile_plain_ms"])
+    off = np.log(cells["predicted_speedup"] / cells["measured_speedup"])
+    explained = (
+        (cells["measured_error"] / cells["measured_speedup"]) ** 2
+        + cells["repeats_error"] ** 2
+        + (cells["elasticity_error"] * far) ** 2
+    )
+    by = [cells["draft"], cells["calibration"]]
+    together = off.groupby(by).mean() ** 2 - explained.groupby(by).mean()
+    return _root(off**2 - explained), _root(together)
+
+
+def print_left(folder: Path, without: Collection[str]) -> None:
+    for table in sorted(folder.glob("*/cells.csv")):
+        cells = pd.read_csv(table)
+        if table.parent.name not in without and cells["measured_plain_ms"].notna().all():
+            one, together = left_at_check(cells)
+            print(
+                f"{table.parent.name}: beyond what is explained, speedups at the check's plain "
+                f"step are off by {one:.1%}, all lengths of a calibration together by {together:.1%}"
+            )
 
 
 def followed(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:

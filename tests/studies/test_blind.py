@@ -14,6 +14,7 @@ import pytest
 from benchmarks.blind_drift import (
     around_one,
     followed,
+    left_at_check,
     left_at_plain,
     moved,
     over_explained,
@@ -300,6 +301,10 @@ def test_long_calibrations_make_intervals_too_narrow() -> None:
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
     held = cells.groupby("temperature")["inside"].sum()
     assert held.tolist() == [49, 70]
+    assert left_at_check(cells) == pytest.approx((0.01555, 0.0106), abs=5e-5)
+    before = [pd.read_csv(BLIND / each / "cells.csv") for each in (LAST, *FOLLOWED[:-1])]
+    greedy = pd.concat(before).query("temperature == 0")
+    assert (greedy["inside"].sum(), len(greedy)) == (331, 360)
     knee = pd.read_csv(BLIND / LONG / "knee.csv").query("requests == 16").set_index("repeats")
     assert knee["inside"].iloc[:3].min() > 0.94
     assert knee["inside"].iloc[3:].max() < 0.84
