@@ -206,7 +206,8 @@ def print_left(folder: Path, without: Collection[str]) -> None:
             one, together = left_at_check(cells)
             print(
                 f"{table.parent.name}: beyond what is explained, speedups at the check's plain "
-                f"step are off by {one:.1%}, all lengths of a calibration together by {together:.1%}"
+                f"step are off by {one:.1%}, all lengths of a calibration together by "
+                f"{together:.1%}"
             )
 
 
