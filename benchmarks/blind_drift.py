@@ -20,8 +20,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import multivariate_normal
 
 from benchmarks.blind_judged import summary
+from specsim.intervals import Interval
 from specsim.predict.elasticity import pass_slopes
 from specsim.profiles import read_profile
 
@@ -43,6 +45,11 @@ def main() -> None:
     known = moved(asked.folder)
     print_moved(known[~known["battery"].isin(without)])
     print_left(asked.folder, without)
+    likely = likely_together(asked.folder, without)
+    print(
+        f"of all of these, likeliest for all lengths of a calibration together: {likely.best:.1%} "
+        f"({likely.low:.1%} to {likely.high:.1%})"
+    )
     print_followed(followed(asked.folder, without))
     print_told(told(asked.folder, without))
 
@@ -209,6 +216,47 @@ def print_left(folder: Path, without: Collection[str]) -> None:
                 f"step are off by {one:.1%}, all lengths of a calibration together by "
                 f"{together:.1%}"
             )
+
+
+def likely_together(folder: Path, without: Collection[str] = ()) -> Interval[float]:
+    """The likeliest standard deviation of what all predictions of a calibration are off by together
+    at the check's plain step, beyond what repeats, elasticities and the check explain, at
+    temperature 0, and all that are within 1.92 of its log-likelihood, which is 95 %.
+
+    As logarithms and normal; the calibrations of a draft share the error of its check.
+    """
+    known = []
+    for table in sorted(folder.glob("*/cells.csv")):
+        cells = pd.read_csv(table).query("temperature == 0 and measured_plain_ms > 0")
+        if table.parent.name not in without:
+            known += [_off_and_explained(part) for _, part in cells.groupby("draft")]
+    left = np.arange(0.0, 0.05, 1e-4)
+    likelihoods = np.array([sum(_likelihood(each, *one) for one in known) for each in left])
+    within = left[likelihoods >= likelihoods.max() - 1.92]
+    return Interval(within[0], left[likelihoods.argmax()], within[-1])
+
+
+def _off_and_explained(part: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Of the cells of one draft, in means over draft lengths, how far each calibration is off, and
+    the covariance that is explained.
+    """
+    far = np.log(part["measured_plain_ms"] / part["profile_plain_ms"])
+    rows = pd.DataFrame(
+        {
+            "off": np.log(part["predicted_speedup"] / part["measured_speedup"]),
+            "repeats": part["repeats_error"],
+            "unsure": part["elasticity_error"] * far,
+        }
+    )
+    means = rows.groupby(part["calibration"]).mean()
+    check = (part["measured_error"] / part["measured_speedup"]).mean()
+    explained = np.diag(means["repeats"] ** 2 + means["unsure"] ** 2) + check**2
+    return means["off"].to_numpy(), explained
+
+
+def _likelihood(left: float, off: np.ndarray, explained: np.ndarray) -> float:
+    covariance = explained + left**2 * np.eye(len(off))
+    return float(multivariate_normal.logpdf(off, cov=covariance))
 
 
 def followed(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from benchmarks.blind_drift import (
     followed,
     left_at_check,
     left_at_plain,
+    likely_together,
     moved,
     over_explained,
     slopes,
@@ -35,7 +36,7 @@ from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import PRIOR
 from specsim.predict.prediction_file import Predictions, predicted_speedups
-from specsim.profiles import BUSY, DRIFT, read_profile
+from specsim.profiles import BUSY, DRIFT, DRIFT_AT_PLAIN, read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
@@ -122,7 +123,7 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "worst", "inside"), [("quiet-runs", 0.0739, 141), ("quiet-blocks", 0.0596, 144)]
+    ("folder", "worst", "inside"), [("quiet-runs", 0.0739, 142), ("quiet-blocks", 0.0596, 144)]
 )
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(
     folder: str, worst: float, inside: int
@@ -233,15 +234,15 @@ def test_batteries_that_nothing_was_changed_after(folder: str) -> None:
 
 
 def test_the_battery_whose_intervals_are_a_little_wide() -> None:
-    """Nothing was changed after it either.  All that was wanted, but that its intervals hold 99.3 %
-    where it was 99 at most.
+    """Nothing was changed after it either.  All that was wanted, but that its intervals hold all
+    where it was 99 % at most.
     """
     cells = pd.read_csv(BLIND / ONCE_MORE / "cells.csv")
     said = summary(cells.to_dict("records"))
     assert said["median"] < 0.03
     assert said["worst"] < 0.08
     assert abs(said["mean"]) < 0.01
-    assert cells["inside"].sum() == 143
+    assert cells["inside"].sum() == 144
     assert len(cells) == 144
     assert said["within_2_percent_of_best"] >= 0.9
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
@@ -257,7 +258,7 @@ def test_the_battery_that_missed_three_of_the_figures_wanted() -> None:
     assert said["worst"] == pytest.approx(0.0863, abs=5e-5)
     assert said["mean"] == pytest.approx(0.0204, abs=5e-5)
     assert mean_error(BLIND / MISSED) == pytest.approx(0.0033, abs=5e-5)
-    assert cells["inside"].sum() == 137
+    assert cells["inside"].sum() == 142
     assert said["within_2_percent_of_best"] == 1
     assert said["chosen_mean"] == pytest.approx(0.0183, abs=5e-5)
     assert said["chosen_mean_error"] == pytest.approx(0.0078, abs=5e-5)
@@ -283,15 +284,17 @@ def test_the_five_batteries_of_one_estimator_together() -> None:
     assert said["median"] == pytest.approx(0.0159, abs=5e-5)
     assert said["worst"] == pytest.approx(0.0863, abs=5e-5)
     assert said["mean"] == pytest.approx(0.0028, abs=5e-5)
-    assert said["inside"] == pytest.approx(689 / 720)
+    assert said["inside"] == pytest.approx(707 / 720)
     assert said["within_2_percent_of_best"] == pytest.approx(77 / 81)
     assert said["chosen_mean"] == pytest.approx(0.0059, abs=5e-5)
     assert said["chosen_mean_error"] == pytest.approx(0.00315, abs=5e-6)
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
 
 
-def test_long_calibrations_make_intervals_too_narrow() -> None:
-    """Repeats explain less and less of what calibrations are off by; something else is left."""
+def test_long_calibrations_showed_what_repeats_do_not() -> None:
+    """Repeats explain less and less of what calibrations are off by; for what else is left
+    ``DRIFT_AT_PLAIN`` allows, which is of this battery, too.
+    """
     cells = pd.read_csv(BLIND / LONG / "cells.csv")
     said = summary(cells.to_dict("records"))
     assert said["median"] < 0.03
@@ -300,14 +303,14 @@ def test_long_calibrations_make_intervals_too_narrow() -> None:
     assert said["within_2_percent_of_best"] == 1
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
     held = cells.groupby("temperature")["inside"].sum()
-    assert held.tolist() == [49, 70]
+    assert held.tolist() == [59, 72]
     assert left_at_check(cells) == pytest.approx((0.01555, 0.0106), abs=5e-5)
     before = [pd.read_csv(BLIND / each / "cells.csv") for each in (LAST, *FOLLOWED[:-1])]
-    greedy = pd.concat(before).query("temperature == 0")
-    assert (greedy["inside"].sum(), len(greedy)) == (331, 360)
+    held = pd.concat(before).groupby("temperature")["inside"].agg(["sum", "count"])
+    assert held.to_numpy().tolist() == [[348, 360], [359, 360]]
     knee = pd.read_csv(BLIND / LONG / "knee.csv").query("requests == 16").set_index("repeats")
-    assert knee["inside"].iloc[:3].min() > 0.94
-    assert knee["inside"].iloc[3:].max() < 0.84
+    held_by_passes = 144 * knee["inside"]
+    assert held_by_passes.tolist() == pytest.approx([141, 139, 140, 128, 129])
     assert knee["median"].is_monotonic_decreasing
 
 
@@ -564,6 +567,44 @@ def test_intervals_allow_for_what_is_left_where_plain_decoding_is_known() -> Non
     )
     assert apart == pytest.approx(0.0237, abs=5e-5)
     assert at_plain == pytest.approx(0.0150, abs=5e-5)
+
+
+def test_intervals_allow_for_what_is_likeliest_left_at_the_plain_step_of_the_check() -> None:
+    """Rounded to a tenth of a per cent; none of these tables' columns rests on it."""
+    found = likely_together(BLIND, ("both-cores",))
+    assert found.best == pytest.approx(DRIFT_AT_PLAIN, abs=5e-4)
+    assert (found.low, found.high) == pytest.approx((0.0059, 0.0122), abs=5e-4)
+
+
+def test_what_is_likeliest_left_is_what_was_put_in(tmp_path: Path) -> None:
+    """Forty drafts of three calibrations whose predictions are 2 % off together, judged by checks
+    that are known to 1 %.  The interval misses 2 % by chance in 5 % of seeds; this is one seed.
+    """
+    random = np.random.default_rng(5)
+    rows = []
+    for draft in range(40):
+        check = random.normal(0.0, 0.01)
+        for calibration in (1, 2, 3):
+            off = check + random.normal(0.0, 0.02) + random.normal(0.0, 0.01)
+            rows.append({"draft": draft, "calibration": calibration, "predicted_speedup": off})
+    cells = pd.DataFrame(rows).assign(
+        temperature=0.0,
+        predicted_speedup=lambda table: np.exp(table["predicted_speedup"]),
+        measured_speedup=1.0,
+        measured_error=0.01,
+        repeats_error=0.01,
+        elasticity_error=0.3,
+        measured_plain_ms=2.0,
+        profile_plain_ms=2.0,
+    )
+    (tmp_path / "any").mkdir()
+    cells.to_csv(tmp_path / "any" / "cells.csv")
+    found = likely_together(tmp_path)
+    assert found.low < 0.02 < found.high
+    assert found.high - found.low < 0.008
+    # Repeats that explain all of it leave nothing.
+    cells.assign(repeats_error=0.04).to_csv(tmp_path / "any" / "cells.csv")
+    assert likely_together(tmp_path).best == 0
 
 
 def test_calibrations_are_compared_at_one_plain_step(tmp_path: Path) -> None:
