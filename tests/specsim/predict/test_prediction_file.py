@@ -8,15 +8,19 @@ from math import hypot, log
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredPrediction
 from specsim.predict.prediction_file import PredictionError, fixed, predicted_speedups
-from specsim.profiles import BUSY, read_profile
+from specsim.profiles import BUSY, DRIFT_AT_PLAIN, read_profile
 from tests.support.profiles import REPEATED, write
 
-AFTERNOON = Path(__file__).parents[3] / "studies/measured/blind/afternoon/small-1.json"
+BLIND = Path(__file__).parents[3] / "studies/measured/blind"
+AFTERNOON = BLIND / "afternoon" / "small-1.json"
+# Of 24 passes.
+LONG = BLIND / "three-times" / "small-1.json"
 
 
 def test_the_recommended_length_is_predicted_as_recommended(tmp_path: Path) -> None:
@@ -45,6 +49,16 @@ def test_knowing_how_long_plain_decoding_takes_leaves_less_open() -> None:
     workloads = Workload.all_of(read_profile(REPEATED), REPEATED, None)
     for each in predicted_speedups(REPEATED, workloads, 16).predictions:
         assert each.low < each.known_low < each.speedup < each.known_high < each.high
+
+
+def test_repeats_that_agree_leave_open_what_calibrations_differ_by() -> None:
+    """However many passes there are, an interval is not narrower than that."""
+    (greedy,) = Workload.all_of(read_profile(LONG), LONG, 0.0)
+    repeats = greedy.predict([1], 0.0)[0].drawn_costs
+    said = predicted_speedups(LONG, [greedy], 16).predictions[0]
+    open_ = log(said.known_high / said.known_low) / (2 * 1.96)
+    assert open_ == pytest.approx(hypot(np.log(repeats).std(), DRIFT_AT_PLAIN), rel=0.1)
+    assert open_ > DRIFT_AT_PLAIN
 
 
 def test_in_half_precision_texts_of_temperature_0_are_not_known() -> None:
