@@ -22,7 +22,14 @@ import torch
 from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import Grid, GridSettings, measure_grid, planned_parts
-from calibrate.measure.timing import TOKENS, TimedText, time_decoding
+from calibrate.measure.timing import (
+    RUN_TIMES,
+    TOKENS,
+    WAITING,
+    TimedText,
+    spread_evenly,
+    time_decoding,
+)
 from calibrate.measure.trace import TRACE, generator, record
 from calibrate.models.busy import Watch
 from calibrate.models.load import Pair
@@ -52,8 +59,9 @@ class Settings:
     """What is measured.
 
     ``requests`` may differ between samplings: one number for each.  ``prompt_tokens`` is the most
-    that a prompt was allowed.  The trace is the same whatever the ``acceptance_law``, which says
-    what rates are worked out from it and how the overhead is decoded.
+    that a prompt was allowed, ``spread_s`` seconds over which the repeats are spread.  The trace is
+    the same whatever the ``acceptance_law``, which says what rates are worked out from it and how
+    the overhead is decoded.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -65,6 +73,7 @@ class Settings:
     repeats: int
     seed: int
     acceptance_law: AcceptanceLaw = "ratio-test"
+    spread_s: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("acceptance_law", self.acceptance_law, ACCEPTANCE_LAWS)
@@ -110,7 +119,7 @@ def calibrate(
     decisive = _decisive(models, pair.target.model, settings, grid, ends=ends)
     checkpoint = Checkpoint.beside(out, decisive)
     keep_threads(checkpoint, progress)
-    watch = Watch(checkpoint, progress, _threads(pair.target.model), untimed=("trace",))
+    watch = Watch(checkpoint, progress, _threads(pair.target.model), untimed=("trace", WAITING))
     progress = watch.progress
     target, draft = pair.with_drafter()
     acceptance = [
@@ -130,17 +139,20 @@ def calibrate(
         settings.repeats,
         settings.seed,
         checkpoint,
-        steps(progress, "run times", settings.repeats),
+        steps(progress, RUN_TIMES, settings.repeats),
         settings.acceptance_law,
+        spread_evenly(settings.spread_s, settings.repeats, progress),
     )
     both = pair.target.model, pair.draft.model
     batches = _grid(*both, grid, checkpoint, progress) if grid else None
     costs = _grid_fields(batches) if batches else {}
+    over = settings.spread_s / 60
     notes = [
         f"acceptance: replay of text drawn from the target, {settings.acceptance_law}; intervals "
         f"95 %, bootstrap over requests, {DRAWS} draws",
         "run times: seconds a run, batch 1, means over stretches of real decoding, beside runs of "
         "plain decoding just before and after",
+        *([f"run times: passes begin evenly over {over:g} minutes"] if over else ()),
         "overhead: seconds of a block of the same decoding outside the model runs, and what a run "
         "without a draft takes longer than in plain decoding",
         *(_LOOKUP_NOTES if models[1].longest_match is not None else ()),

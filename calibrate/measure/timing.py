@@ -9,10 +9,12 @@ Each pass through all draft lengths is kept apart: how much passes differ says h
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from statistics import fmean
 from typing import Any
 
@@ -27,6 +29,7 @@ from calibrate.measure.trace import OVERHEAD, generator
 from calibrate.models.collector import models_not_walked
 from calibrate.models.sampling import Sampling
 from specsim.acceptance import AcceptanceLaw
+from specsim.api.progress import Progress
 from specsim.checkpoint import Checkpoint
 
 # Tokens that are decoded each time.  The first runs of a request take longer, with what another
@@ -37,6 +40,8 @@ TOKENS = 64
 _WARM_UP = 8
 # Draft lengths between two plain decodings.
 _BETWEEN = 2
+# What progress says, while a pass is timed and while the next is not due yet.
+RUN_TIMES, WAITING = "run times", "waiting for the next pass"
 # Contexts that are told apart.
 _BIN = 64
 
@@ -73,12 +78,14 @@ def time_decoding(
     checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
     acceptance_law: AcceptanceLaw = "ratio-test",
+    wait: Callable[[int], None] = lambda number: None,
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows ``run_times`` and ``overhead`` of a profile.
 
     texts : of each sampling; every two passes take the next one of each, at its start and its end
     tokens : decoded each time, at most
-    advance : called after every pass
+    advance : called after every pass, which is through all temperatures
+    wait : called with the number of each pass before it is begun, unless it is kept
     """
 
     def measured(number: int, index: int) -> dict[str, list[dict[str, Any]]]:
@@ -116,14 +123,34 @@ def time_decoding(
     parts = []
     with models_not_walked():
         for number in range(passes):
-            for index in range(len(samplings)):
-                name = f"times-{number}-{index}.json"
+            names = [f"times-{number}-{index}.json" for index in range(len(samplings))]
+            if names[0] not in checkpoint:
+                wait(number)
+            for index, name in enumerate(names):
                 parts.append(checkpoint.keep_json(name, partial(measured, number, index)))
             advance()
     return {
         name: joined([row for part in parts for row in part[name]])
         for name in ("run_times", "overhead")
     }
+
+
+def spread_evenly(over_s: float, passes: int, progress: Progress) -> Callable[[int], None]:
+    """A function that waits until a pass is due, where so many begin evenly over ``over_s`` >= 0
+    seconds; the first that it is called with is due at once, also in a run that goes on.
+    """
+    due = -inf
+
+    def wait(number: int) -> None:
+        nonlocal due
+        if (left := due - time.monotonic()) > 0:
+            progress(WAITING, number, passes)
+            time.sleep(left)
+            # What other programs do from now on is beside a measurement.
+            progress(RUN_TIMES, number, passes)
+        due = time.monotonic() + over_s / max(passes - 1, 1)
+
+    return wait
 
 
 class TimedRows:

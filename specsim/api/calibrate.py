@@ -181,6 +181,7 @@ def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Sett
         repeats=measurement.repeats,
         seed=measurement.seed,
         acceptance_law=measurement.acceptance_law,
+        spread_s=60 * measurement.spread_minutes,
     )
     settings.check_fits(pair.context)
     return settings
@@ -207,12 +208,15 @@ def _grid(batches: Batches, measurement: Measurement, longest: int) -> GridSetti
 
 
 def _refuse_draws(measurement: Measurement) -> None:
-    """A profile of costs alone does not say how tokens were drawn and drafts verified."""
+    """A profile of costs alone does not say how tokens were drawn and drafts verified, and is of
+    one stretch of time.
+    """
     law = measurement.acceptance_law
     drawn = {
         "top_k": measurement.top_k,
         "top_p": measurement.top_p,
         "acceptance_law": None if law == Measurement.acceptance_law else law,
+        "spread_minutes": measurement.spread_minutes or None,
     }
     refuse(drawn, "does not go with cost_only")
 

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
-from specsim.checks import InvalidArgumentError, SpecsimError, check_choice, integer, numbers
+from specsim.checks import (
+    InvalidArgumentError,
+    SpecsimError,
+    check_choice,
+    integer,
+    number,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from calibrate.models.load import Pair
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
 
 # More than any machine has; torch takes what an int of C holds.
 _MOST_THREADS = 4096
+# Minutes in a week, after which a run that was killed is not taken up again.
+_LONGEST_SPREAD = 7.0 * 24 * 60
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,8 @@ class Measurement:
     max_new_tokens : tokens to decode
     gamma_max : the longest draft
     repeats : passes in which every draft length is decoded once, beside plain decoding
+    spread_minutes : over which these passes are spread; a shared machine has states that last for
+        minutes, and a profile that has seen several knows what speedups become in others
     acceptance_law : what the rates of the profile are of; its trace answers for all of them
     """
 
@@ -125,6 +136,7 @@ class Measurement:
     repeats: int = 4
     seed: int = 0
     acceptance_law: AcceptanceLaw = "ratio-test"
+    spread_minutes: float = 0.0
 
     def quick(self, keep: Container[str] = ()) -> Measurement:
         """The same in under half a minute for the embedded pair, and so a wider interval: fewer
@@ -159,6 +171,7 @@ class Measurement:
         integer("gamma_max", self.gamma_max, low=1, high=LONGEST_DRAFT)
         # Each temperature of a repeat is a pass.
         integer("repeats", self.repeats, low=1, high=MOST_PASSES // len(self.temperature))
+        number("spread_minutes", self.spread_minutes, low=0.0, high=_LONGEST_SPREAD)
         if len(self.requests) not in (1, len(self.temperature)):
             raise InvalidArgumentError(
                 f"requests must be one number or one for each of the {len(self.temperature)} "

@@ -49,6 +49,10 @@ _MEASUREMENT = {
     "max_new_tokens": (Integer(1), "Tokens to decode."),
     "gamma_max": (Integer(1), "Longest draft."),
     "repeats": (Integer(1), "Passes in which every draft length is timed once."),
+    "spread_minutes": (
+        Number(0),
+        "Minutes over which the passes are spread, so that they see more of a shared machine.",
+    ),
     "seed": (Integer(), "Random seed."),
     "acceptance_law": (
         click.Choice(ACCEPTANCE_LAWS),

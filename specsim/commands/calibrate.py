@@ -112,7 +112,10 @@ def command(
     from specsim.report.tables import show
 
     if cost_only:
-        refuse_given((*_OF_ACCEPTANCE, "acceptance_law"), "and --cost-only exclude each other")
+        refuse_given(
+            (*_OF_ACCEPTANCE, "acceptance_law", "spread_minutes"),
+            "and --cost-only exclude each other",
+        )
     if quick:
         # Typed as it usually is, it is asked for all the same.
         measurement = measurement.quick(tuple(filter(was_given, vars(measurement))))
@@ -120,7 +123,9 @@ def command(
     if engine is None:
         refuse_given(("api", "engine_bin", "engine_args", "drafts"), "goes with --engine")
     if engine is not None:
-        refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
+        refuse_given(
+            ("context", "compiled", "cost_only", "spread_minutes"), "does not go with --engine"
+        )
         models.require_draft_model("--engine")
         _check_lengths(measurement)
         timing = EngineTiming(

@@ -32,11 +32,12 @@ from benchmarks.blind_judged import (
     recommended_losses,
     summary,
 )
+from benchmarks.blind_pooled import pooled
 from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import PRIOR
 from specsim.predict.prediction_file import Predictions, predicted_speedups
-from specsim.profiles import BUSY, DRIFT, DRIFT_AT_PLAIN, read_profile
+from specsim.profiles import BUSY, DRIFT, DRIFT_AT_PLAIN, Profile, read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
@@ -52,6 +53,8 @@ AGAIN, ONCE_MORE, MISSED, FIFTH = "evening", "morning", "night", "forenoon"
 # Of the same estimator, with three times as many passes in a calibration.
 LONG = "three-times"
 FOLLOWED = (AGAIN, ONCE_MORE, MISSED, FIFTH, LONG)
+# Of the same speedups with what is left at a plain step in the intervals, and of other texts.
+OTHER = "other-texts"
 # Of sixteen predictions that were written before a check, those outside of their intervals.
 OUTSIDE = {
     (LAST, "prompt-lookup"): 2,
@@ -82,7 +85,7 @@ def test_docs_say_what_a_calibration_has_to_cost() -> None:
 @pytest.mark.parametrize(
     ("folder", "drafts"),
     [
-        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, *FOLLOWED)),
+        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, *FOLLOWED, OTHER)),
         ("busy", 1),
     ],
 )
@@ -314,7 +317,87 @@ def test_long_calibrations_showed_what_repeats_do_not() -> None:
     assert knee["median"].is_monotonic_decreasing
 
 
-def test_the_checks_of_all_batteries_drew_the_same_texts() -> None:
+def test_the_battery_of_other_texts_missed_two_of_the_figures_wanted() -> None:
+    """Nothing was changed before or after it.  Wanted were 8 % at worst and intervals that hold at
+    most 99 %; the rest is as wanted.
+    """
+    cells = pd.read_csv(BLIND / OTHER / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert said["median"] < 0.03
+    assert said["worst"] == pytest.approx(0.1094, abs=5e-5)
+    assert abs(said["mean"]) < 0.01
+    assert cells["inside"].sum() == 143
+    assert said["within_2_percent_of_best"] >= 0.9
+    assert said["chosen_mean"] == pytest.approx(-0.0091, abs=5e-5)
+    assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
+
+
+def test_what_was_calibrated_in_another_state_of_the_machine_is_what_is_furthest_off() -> None:
+    """Plain steps took a fifth less time in the first calibrations than in the check, and of small
+    and middle passes told no elasticity; all others of both are 7 % off at worst in the mean.
+    """
+    cells = pd.read_csv(BLIND / OTHER / "cells.csv").query("draft != 'prompt-lookup'")
+    far = np.log(cells["measured_plain_ms"] / cells["profile_plain_ms"])
+    rows = cells.assign(far=far).groupby(["draft", "calibration", "temperature"])
+    means = rows[["far", "relative_error", "elasticity"]].mean().reset_index()
+    first, later = (part for _, part in means.groupby(means["calibration"] > 1))
+    assert first["far"].min() > 0.2
+    assert later["far"].abs().max() < 0.15
+    assert first["elasticity"].abs().max() < 0.001
+    assert first["relative_error"].between(-0.094, -0.066).all()
+    assert later["relative_error"].between(0.004, 0.068).all()
+    # Among all of the two drafts' other calibrations, what is told of it.
+    told_of_it = later[later["elasticity"] > 0.15]["elasticity"]
+    assert told_of_it.min() > 0.28
+    assert told_of_it.max() < 0.37
+
+
+def test_several_calibrations_as_one_are_nearer() -> None:
+    """As docs/sure.md has it: of fourteen batteries, by how many calibrations are taken as one."""
+    table = pd.read_csv(BLIND / "pooled.csv").set_index(["battery", "calibrations"])
+    assert len(table) == 3 * (14 + 1)
+    every = table.loc["all"]
+    assert every["worst"].tolist() == pytest.approx([0.109, 0.090, 0.086], abs=5e-4)
+    assert every["inside"].iloc[1:].tolist() == pytest.approx([0.970, 0.976], abs=5e-4)
+    worst = table["worst"].xs(3, level="calibrations").drop(["all", LAST])
+    assert worst.max() == pytest.approx(0.076, abs=5e-4)
+    apart = table.loc[OTHER, ["median", "worst"]].loc[[1, 3]].to_numpy().tolist()
+    assert apart == [pytest.approx(each, abs=5e-4) for each in ([0.023, 0.109], [0.009, 0.038])]
+    long = table.loc[LONG, "worst"].loc[[1, 3]].tolist()
+    assert long == pytest.approx([0.084, 0.055], abs=5e-4)
+    # What one calibration alone predicts is what the tables of the batteries hold.
+    for folder in (LAST, *FOLLOWED, OTHER):
+        off = pd.read_csv(BLIND / folder / "cells.csv")["relative_error"]
+        alone = table.loc[(folder, 1)]
+        assert alone["worst"] == pytest.approx(off.abs().max(), abs=2e-3)
+        assert alone["mean"] == pytest.approx(off.mean(), abs=5e-4)
+
+
+def test_passes_of_several_calibrations_are_nobody_elses_neighbours() -> None:
+    profiles = [read_profile(BLIND / OTHER / f"small-{number}.json") for number in (1, 2)]
+    first, second = profiles
+    assert pooled([first]).acceptance == first.acceptance
+    together_ = pooled(profiles)
+    passes = {each for row in together_.run_times for each in row.passes}
+    assert passes == {*range(16), *range(17, 33)}
+    for rows, parts in (
+        (together_.run_times, [each.run_times for each in profiles]),
+        (together_.overhead, [each.overhead for each in profiles]),
+    ):
+        for name in ("seconds", "plain", "passes"):
+            counted = sum(len(getattr(row, name)) for row in rows)
+            assert counted == sum(len(getattr(row, name)) for part in parts for row in part)
+
+    # Of one kind of run, the first calibration's and then the second's.
+    def seconds(profile: Profile) -> list[float]:
+        (row,) = (row for row in profile.run_times if row.tokens == 3 and row.context == context)
+        return row.seconds
+
+    context = next(row.context for row in first.run_times if row.tokens == 3)
+    assert seconds(together_) == seconds(first) + seconds(second)
+
+
+def test_the_checks_of_six_batteries_drew_the_same_texts() -> None:
     """Above temperature 0 their errors of tokens per call are one draw, and not six: eight drafts
     of middle got 4 % fewer than was predicted, by the same texts each time.
     """
@@ -323,6 +406,9 @@ def test_the_checks_of_all_batteries_drew_the_same_texts() -> None:
     for row in rows:
         off = row["predicted_tokens_per_call"] / row["measured_tokens_per_call"] - 1
         assert off == pytest.approx(0.0422, abs=5e-5)
+    row = measured_rows(BLIND / OTHER, "middle")[1, 8]
+    off = row["predicted_tokens_per_call"] / row["measured_tokens_per_call"] - 1
+    assert off == pytest.approx(-0.0043, abs=5e-5)
 
 
 def test_what_the_draft_that_was_furthest_off_followed_plain_steps_with() -> None:
@@ -338,10 +424,10 @@ def test_what_the_draft_that_was_furthest_off_followed_plain_steps_with() -> Non
 
 
 def test_recommendations_of_plain_decoding_count_as_the_page_says() -> None:
-    """Of all thirteen batteries: by what was measured, and by halves of the passes."""
+    """Of all fourteen batteries: by what was measured, and by halves of the passes."""
     page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)/` \|(.*)\|$", page, re.MULTILINE)
-    assert len(rows) == 13
+    assert len(rows) == 14
     for folder, row in rows:
         cells = pd.read_csv(BLIND / folder / "cells.csv")
         every = losses_with_plain(cells), recommended_losses(BLIND / folder, cells, plain=True)
@@ -386,6 +472,9 @@ def test_plain_decoding_may_be_recommended_and_the_fastest() -> None:
         (LONG, "small", 0.012, 0.042),
         (LONG, "middle", 0.020, 0.084),
         (LONG, "prompt-lookup", 0.010, 0.026),
+        (OTHER, "small", 0.069, 0.109),
+        (OTHER, "middle", 0.090, 0.101),
+        (OTHER, "prompt-lookup", 0.018, 0.045),
     ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
@@ -447,7 +536,7 @@ def test_speedups_follow_plain_steps_as_calibrations_tell(tmp_path: Path) -> Non
     """Beside other programs nothing is told of states that last."""
     found = followed(BLIND, ("both-cores",))
     off, off_moved = (np.sqrt((found[name] ** 2).mean()) for name in ("off", "off_moved"))
-    assert len(found) == 43
+    assert len(found) == 47
     assert off_moved < 0.65 * off
     seen, said = slopes(found)
     assert seen == pytest.approx(said, abs=0.03)
@@ -496,7 +585,7 @@ def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> No
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
         *(
             (folder, draft, 16)
-            for folder in (*JUDGES, "unseen", *NOON, *FOLLOWED)
+            for folder in (*JUDGES, "unseen", *NOON, *FOLLOWED, OTHER)
             for draft in DRAFTS
         ),
         ("busy", "small", 8),
@@ -537,6 +626,18 @@ def test_a_pair_of_encoder_decoders_is_predicted_as_others_are() -> None:
         for each, ms in zip(said_now.predictions, cells["measured_plain_ms"], strict=True)
     ]
     np.testing.assert_allclose(found, cells["predicted_speedup"], rtol=1e-6)
+
+
+def test_the_same_pair_of_another_hour_is_further_off() -> None:
+    """Median, worst, mean and intervals are not what was wanted."""
+    cells = pd.read_csv(BLIND / "t5-again" / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert len(cells) == 16
+    assert said["median"] == pytest.approx(0.0505, abs=5e-5)
+    assert said["worst"] == pytest.approx(0.1087, abs=5e-5)
+    assert said["mean"] == pytest.approx(0.0493, abs=5e-5)
+    assert cells["inside"].sum() == 11
+    assert max(losses_with_plain(cells)) <= 0.02
 
 
 def test_intervals_allow_for_what_predictions_were_off_together() -> None:

@@ -56,6 +56,40 @@ def profile(
     return out
 
 
+def test_passes_are_spread_over_minutes(
+    tiny_family: dict[str, Path],
+    prompts: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two passes 90 seconds apart, and the same trace as without; nothing is slept in truth."""
+    slept = list[float]()
+    monkeypatch.setattr("calibrate.measure.timing.time.sleep", slept.append)
+    spread = words(tiny_family, prompts, tmp_path / "spread.json")
+    succeed(*spread, "--spread-minutes", "1.5")
+    # Beside it, the watch over other programs looks twice.
+    (waited,) = (each for each in slept if each > 1)
+    assert 80 < waited < 90
+    at_once = words(tiny_family, prompts, tmp_path / "at-once.json")
+    succeed(*at_once)
+    found, usual = (read_profile(tmp_path / f"{name}.json") for name in ("spread", "at-once"))
+    assert [each.trace.sha256 for each in found.acceptance] == [
+        each.trace.sha256 for each in usual.acceptance
+    ]
+    assert {each for row in found.run_times for each in row.passes} == {0, 1, 2, 3}
+    note = "run times: passes begin evenly over 1.5 minutes"
+    assert note in found.notes
+    assert note not in usual.notes
+    capsys.readouterr()
+    assert "spread_minutes must be in [0, 10080], got 20000" in fail(
+        capsys, *spread, "--spread-minutes", "20000"
+    )
+    assert "--spread-minutes and --cost-only exclude each other" in fail(
+        capsys, *spread[:5], "--cost-only", "--spread-minutes", "1", "--out", str(tmp_path / "c")
+    )
+
+
 def test_profile_says_what_was_measured(profile: Path) -> None:
     content = read_profile(profile)
     assert [a.sampling.temperature for a in content.acceptance] == [0, 1]

@@ -243,10 +243,12 @@ def test_host_times_are_of_the_draws_that_are_asked_for(
 
 
 @pytest.mark.parametrize(
-    "drawn", [{"top_k": 3}, {"top_p": 0.9}, {"acceptance_law": "exact-match"}], ids=str
+    "drawn",
+    [{"top_k": 3}, {"top_p": 0.9}, {"acceptance_law": "exact-match"}, {"spread_minutes": 2.0}],
+    ids=str,
 )
 def test_costs_alone_are_of_no_draws(drawn: dict[str, Any], tmp_path: Path) -> None:
-    """A profile of costs alone does not say how tokens were drawn."""
+    """A profile of costs alone does not say how tokens were drawn, and is timed in one go."""
     with pytest.raises(InvalidArgumentError, match=f"{next(iter(drawn))} .*cost_only"):
         calibrate(tmp_path / "p.json", measurement=Measurement(**drawn), cost_only=True)
     assert not list(tmp_path.iterdir())

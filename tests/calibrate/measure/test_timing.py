@@ -169,8 +169,40 @@ def test_passes_that_were_timed_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(KeyboardInterrupt):
         time_decoding(*asked, Checkpoint(tmp_path / "killed"))
     decoded, killed_at = 10, -1
-    resumed = time_decoding(*asked, Checkpoint(tmp_path / "killed"))
+    waited = list[int]()
+    resumed = time_decoding(*asked, Checkpoint(tmp_path / "killed"), wait=waited.append)
     assert decoded == 15
+    assert waited == [2]
     decoded = 0
     assert time_decoding(*asked, Checkpoint(tmp_path / "whole")) == resumed
     assert {tuple(row["passes"]) for row in resumed["overhead"]} == {(0, 0, 1, 1, 2, 2), (0, 1, 2)}
+
+
+def test_passes_are_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four over 30 s, of which each takes 2 s and the third 15 s: the fourth is late then, and is
+    not waited for.  What is waited for is no measurement.
+    """
+    now, begun, said = 100.0, list[float](), list[tuple[str, int, int]]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(timing.time, "monotonic", lambda: now)
+    monkeypatch.setattr(timing.time, "sleep", sleep)
+    wait = timing.spread_evenly(30.0, 4, lambda *told: said.append(told))
+    for number, seconds in enumerate((2.0, 2.0, 15.0, 2.0)):
+        wait(number)
+        begun.append(now)
+        now += seconds
+    assert begun == [100.0, 110.0, 120.0, 135.0]
+    waited = [(words, number, 4) for number in (1, 2) for words in (timing.WAITING, "run times")]
+    assert said == waited
+    # All at once, as is usual, and a run that goes on with its last pass.
+    for over_s, passes, first in ((0.0, 4, 0), (30.0, 4, 3), (30.0, 1, 0)):
+        before = now
+        wait = timing.spread_evenly(over_s, passes, lambda *told: said.append(told))
+        for number in range(first, passes):
+            wait(number)
+        assert now == before
+    assert said == waited
