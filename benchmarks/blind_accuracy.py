@@ -15,6 +15,10 @@ costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repe
 Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
 FIRST,SECOND``.
 
+With ``calibrate FOLDER --turn 30`` every calibration has half a minute in each round, is stopped
+and goes on in the next, so that each of them sees what the machine does in three quarters of an
+hour, as with ``specsim calibrate --spread-minutes``.
+
 ``--seed N``, of calibrate and of check, is for a battery that shares no texts with others: those of
 one seed write the same ones, and what these happen to accept above temperature 0 is one error in
 all of them.
@@ -93,17 +97,34 @@ def prompts(draft: str) -> tuple[str, ...]:
 
 
 def calibrate(
-    folder: Path, drafts: Sequence[str], requests: str, repeats: int, calibrations: int, seed: int
+    folder: Path,
+    drafts: Sequence[str],
+    requests: str,
+    repeats: int,
+    calibrations: int,
+    seed: int,
+    turn_s: float | None = None,
 ) -> None:
-    for number in CALIBRATIONS[:calibrations]:
-        for draft in drafts:
-            out = profile_of(folder, draft, number)
-            if not out.exists():
+    """turn_s : None is one calibration after the other, those of a draft ten minutes apart"""
+    waiting = [
+        (draft, number)
+        for number in CALIBRATIONS[:calibrations]
+        for draft in drafts
+        if not profile_of(folder, draft, number).exists()
+    ]
+    while waiting:
+        begun = time.monotonic()
+        for draft, number in tuple(waiting):
+            if turn_s is None:
                 wait(folder, draft)
-                words = ["calibrate", *models(draft), *prompts(draft), "--out", str(out)]
-                words += ["--seed", str(seed + number)]
-                words += ["--requests", requests, "--repeats", str(repeats)]
-                specsim(*words, "--max-new-tokens", str(TOKENS_EACH))
+            words = ["calibrate", *models(draft), *prompts(draft)]
+            words += ["--out", str(profile_of(folder, draft, number)), "--seed", str(seed + number)]
+            words += ["--requests", requests, "--repeats", str(repeats)]
+            words += ["--max-new-tokens", str(TOKENS_EACH)]
+            if specsim(*words, turn_s=turn_s) is not None:
+                waiting.remove((draft, number))
+        if waiting:
+            time.sleep(max(begun + APART_S - time.monotonic(), 0.0))
 
 
 def check(folder: Path, drafts: Sequence[str], requests: int, seed: int) -> None:
@@ -250,6 +271,9 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="of the check; calibrations have the next ones"
     )
+    parser.add_argument(
+        "--turn", type=float, help="seconds of a calibration in each round, ten minutes apart"
+    )
     parser.add_argument("--checked", type=int, default=CHECKED, help="requests of a pass")
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
@@ -261,7 +285,13 @@ def main() -> None:
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
         calibrate(
-            asked.folder, drafts, asked.requests, asked.repeats, asked.calibrations, asked.seed
+            asked.folder,
+            drafts,
+            asked.requests,
+            asked.repeats,
+            asked.calibrations,
+            asked.seed,
+            asked.turn,
         )
     else:
         check(asked.folder, drafts, asked.checked, asked.seed)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import blind_accuracy
 from benchmarks.blind_drift import (
     around_one,
     followed,
@@ -350,6 +351,32 @@ def test_what_was_calibrated_in_another_state_of_the_machine_is_what_is_furthest
     told_of_it = later[later["elasticity"] > 0.15]["elasticity"]
     assert told_of_it.min() > 0.28
     assert told_of_it.max() < 0.37
+
+
+def test_calibrations_go_on_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two drafts, which need two turns and one, in rounds ten minutes apart."""
+    slept, turns = list[float](), list[tuple[str, float | None]]()
+    needed = {"small": 2, "middle": 1}
+
+    def pretended(*words: str, turn_s: float | None = None) -> str | None:
+        out = Path(words[words.index("--out") + 1])
+        draft = out.stem.removesuffix("-1")
+        turns.append((draft, turn_s))
+        needed[draft] -= 1
+        if needed[draft]:
+            return None
+        out.touch()
+        return "done"
+
+    monkeypatch.setattr(blind_accuracy, "specsim", pretended)
+    monkeypatch.setattr(blind_accuracy.time, "sleep", slept.append)
+    asked = tmp_path, ("small", "middle"), "2,2", 1, 1, 0
+    blind_accuracy.calibrate(*asked, turn_s=30.0)
+    assert turns == [("small", 30.0), ("middle", 30.0), ("small", 30.0)]
+    assert slept == [pytest.approx(600, abs=1)]
+    # All are there.
+    blind_accuracy.calibrate(*asked)
+    assert len(turns) == 3
 
 
 def test_several_calibrations_as_one_are_nearer() -> None:
