@@ -167,6 +167,7 @@ COMMANDS = {
     "calibrate --cost-only": Command(
         f"calibrate --cost-only --out p.json {_GRID} --repeats 4", None, _profile
     ),
+    "calibrate --spread-minutes": Command(f"{_PAIR} --spread-minutes 0.2", None, _profile),
     "calibrate lookup": Command(f"{_PAIR} --draft prompt-lookup", None, _profile),
     "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", _GIVEN, _rows),
     "validate --blind": Command(
