@@ -152,7 +152,7 @@ def calibrate(
         f"95 %, bootstrap over requests, {DRAWS} draws",
         "run times: seconds a run, batch 1, means over stretches of real decoding, beside runs of "
         "plain decoding just before and after",
-        *([f"run times: passes begin evenly over {over:g} minutes"] if over else ()),
+        *([f"run times: passes were due evenly over {over:g} minutes"] if over else ()),
         "overhead: seconds of a block of the same decoding outside the model runs, and what a run "
         "without a draft takes longer than in plain decoding",
         *(_LOOKUP_NOTES if models[1].longest_match is not None else ()),

@@ -93,7 +93,7 @@ def calibrate(
         models.require_draft_model("the timing of batches (--batch, --cost-only)")
     warnings: list[str] = []
     if cost_only:
-        _refuse_draws(measurement)
+        _refuse_beside_costs(measurement)
         asked = batches or Batches()
         profile = _costs(out, models, measurement, asked, command, more_time, progress)
     else:
@@ -207,7 +207,7 @@ def _grid(batches: Batches, measurement: Measurement, longest: int) -> GridSetti
     return grid
 
 
-def _refuse_draws(measurement: Measurement) -> None:
+def _refuse_beside_costs(measurement: Measurement) -> None:
     """A profile of costs alone does not say how tokens were drawn and drafts verified, and is of
     one stretch of time.
     """

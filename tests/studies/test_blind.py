@@ -347,10 +347,14 @@ def test_what_was_calibrated_in_another_state_of_the_machine_is_what_is_furthest
     assert first["elasticity"].abs().max() < 0.001
     assert first["relative_error"].between(-0.094, -0.066).all()
     assert later["relative_error"].between(0.004, 0.068).all()
-    # Among all of the two drafts' other calibrations, what is told of it.
-    told_of_it = later[later["elasticity"] > 0.15]["elasticity"]
-    assert told_of_it.min() > 0.28
-    assert told_of_it.max() < 0.37
+    # Of the other four, three tell it, and one tells nothing and is further off than these.
+    tells = later["elasticity"] > 0.15
+    assert tells.sum() == 6
+    assert later[tells]["elasticity"].between(0.285, 0.365).all()
+    assert later[tells]["relative_error"].max() < 0.03
+    (silent,) = set(later[~tells]["draft"] + later[~tells]["calibration"].astype(str))
+    assert silent == "middle2"
+    assert later[~tells]["relative_error"].min() > 0.04
 
 
 def test_calibrations_go_on_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -636,35 +640,29 @@ def test_profiles_predict_what_the_table_says(folder: str, draft: str, requests:
         )
 
 
-def test_a_pair_of_encoder_decoders_is_predicted_as_others_are() -> None:
-    """3 % in the median, 8 % at worst, intervals that hold; it misses 1 % in the mean."""
-    cells = pd.read_csv(BLIND / "t5" / "cells.csv")
+@pytest.mark.parametrize(
+    ("folder", "figures", "inside", "lost"),
+    [("t5", (0.0237, 0.0574, 0.0231), 16, 0.0), ("t5-again", (0.0505, 0.1087, 0.0493), 11, 0.0166)],
+)
+def test_a_pair_of_encoder_decoders_is_predicted_as_others_are(
+    folder: str, figures: tuple[float, float, float], inside: int, lost: float
+) -> None:
+    """Wanted are 3 % in the median, 8 % at worst, 1 % in the mean and intervals that hold: the
+    first misses the mean, and the second, of another hour, all four.
+    """
+    cells = pd.read_csv(BLIND / folder / "cells.csv")
     said = summary(cells.to_dict("records"))
     assert len(cells) == 16
-    assert said["median"] == pytest.approx(0.0237, abs=5e-5)
-    assert said["worst"] == pytest.approx(0.0574, abs=5e-5)
-    assert said["mean"] == pytest.approx(0.0231, abs=5e-5)
-    assert said["inside"] == 1
-    assert max(losses_with_plain(cells)) == 0
-    path = BLIND / "t5" / "t5-1.json"
+    assert [said[name] for name in ("median", "worst", "mean")] == pytest.approx(figures, abs=5e-5)
+    assert cells["inside"].sum() == inside
+    assert max(losses_with_plain(cells)) == pytest.approx(lost, abs=5e-4)
+    path = BLIND / folder / "t5-1.json"
     said_now = predicted_speedups(path, Workload.all_of(read_profile(path), path, None), 16)
     found = [
         each.at(ms).best
         for each, ms in zip(said_now.predictions, cells["measured_plain_ms"], strict=True)
     ]
     np.testing.assert_allclose(found, cells["predicted_speedup"], rtol=1e-6)
-
-
-def test_the_same_pair_of_another_hour_is_further_off() -> None:
-    """Median, worst, mean and intervals are not what was wanted."""
-    cells = pd.read_csv(BLIND / "t5-again" / "cells.csv")
-    said = summary(cells.to_dict("records"))
-    assert len(cells) == 16
-    assert said["median"] == pytest.approx(0.0505, abs=5e-5)
-    assert said["worst"] == pytest.approx(0.1087, abs=5e-5)
-    assert said["mean"] == pytest.approx(0.0493, abs=5e-5)
-    assert cells["inside"].sum() == 11
-    assert max(losses_with_plain(cells)) <= 0.02
 
 
 def test_intervals_allow_for_what_predictions_were_off_together() -> None:

@@ -78,7 +78,7 @@ def test_passes_are_spread_over_minutes(
         each.trace.sha256 for each in usual.acceptance
     ]
     assert {each for row in found.run_times for each in row.passes} == {0, 1, 2, 3}
-    note = "run times: passes begin evenly over 1.5 minutes"
+    note = "run times: passes were due evenly over 1.5 minutes"
     assert note in found.notes
     assert note not in usual.notes
     capsys.readouterr()
