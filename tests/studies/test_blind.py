@@ -474,6 +474,9 @@ def test_plain_decoding_may_be_recommended_and_the_fastest() -> None:
     plain = [("b", 0, 1, 1, 1.25, False), ("b", 0, 1, 2, 0.9, False)]
     cells = pd.DataFrame([*slow, *plain], columns=columns)
     assert losses_with_plain(cells) == pytest.approx([0.1, 0.2])
+    # Recommended throughout, there is no draft length to judge, and nothing to warn of.
+    nothing = cells.query("draft == 'b'").assign(relative_error=0.0, inside=True)
+    assert np.isnan(summary(nothing.to_dict("records"))["within_2_percent_of_best"])
 
 
 @pytest.mark.parametrize(
