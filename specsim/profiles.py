@@ -46,8 +46,9 @@ BUSY = "busy machine: "
 # were priced by temperature): draft, target and host slow down unlike.
 # DRIFT_AT_PLAIN: where one knows how long plain decoding takes meanwhile, and moves the prediction
 # there, this is the likeliest of what predictions of a calibration are off by together beyond what
-# repeats, elasticities and the check are not sure of (the same command, ``--without both-cores``,
-# prints 0.9 %, and 0.6 to 1.2 % as 95 %).  Calibrations of a few passes hide it, long ones do not.
+# repeats, elasticities and the check are not sure of (the same command, ``--without
+# both-cores,spread,t5-spread``, prints 0.9 %, and 0.6 to 1.2 % as 95 %; with these two, which were
+# measured after it, 0.8 %).  Calibrations of a few passes hide it, long ones do not.
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
 # target unlike.  Of 48 predicted and measured beside others, the intervals hold 46 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).

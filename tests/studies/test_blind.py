@@ -56,6 +56,8 @@ LONG = "three-times"
 FOLLOWED = (AGAIN, ONCE_MORE, MISSED, FIFTH, LONG)
 # Of the same speedups with what is left at a plain step in the intervals, and of other texts.
 OTHER = "other-texts"
+# Of calibrations whose passes were spread, of other texts again.
+SPREAD = "spread"
 # Of sixteen predictions that were written before a check, those outside of their intervals.
 OUTSIDE = {
     (LAST, "prompt-lookup"): 2,
@@ -86,7 +88,8 @@ def test_docs_say_what_a_calibration_has_to_cost() -> None:
 @pytest.mark.parametrize(
     ("folder", "drafts"),
     [
-        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, *FOLLOWED, OTHER)),
+        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, *FOLLOWED)),
+        *((folder, 3) for folder in (OTHER, SPREAD)),
         ("busy", 1),
     ],
 )
@@ -295,6 +298,24 @@ def test_the_five_batteries_of_one_estimator_together() -> None:
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
 
 
+def test_all_batteries_of_one_estimator_together() -> None:
+    """All that was wanted but the worst cells, none of which is of calibrations that were spread;
+    what is promised of recommended lengths is within two standard errors.
+    """
+    batteries = (LAST, *FOLLOWED, OTHER, SPREAD)
+    said = together_said(batteries)
+    assert said["median"] == pytest.approx(0.0158, abs=5e-5)
+    assert said["mean"] == pytest.approx(0.0025, abs=5e-5)
+    assert said["inside"] == pytest.approx(1123 / 1152)
+    assert said["within_2_percent_of_best"] == pytest.approx(118 / 126)
+    assert said["chosen_mean"] == pytest.approx(0.0041, abs=5e-5)
+    assert said["chosen_mean_error"] == pytest.approx(0.0025, abs=5e-5)
+    off = {each: pd.read_csv(BLIND / each / "cells.csv")["relative_error"] for each in batteries}
+    far = {each: int((errors.abs() > 0.08).sum()) for each, errors in off.items()}
+    assert sum(far.values()) == 21
+    assert far[SPREAD] == 0
+
+
 def test_long_calibrations_showed_what_repeats_do_not() -> None:
     """Repeats explain less and less of what calibrations are off by; for what else is left
     ``DRIFT_AT_PLAIN`` allows, which is of this battery, too.
@@ -331,6 +352,27 @@ def test_the_battery_of_other_texts_missed_two_of_the_figures_wanted() -> None:
     assert said["within_2_percent_of_best"] >= 0.9
     assert said["chosen_mean"] == pytest.approx(-0.0091, abs=5e-5)
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
+
+
+def test_the_battery_of_spread_calibrations_missed_the_recommended_lengths() -> None:
+    """Nothing was changed before or after it.  Wanted were 14 of 15 recommended lengths within 2 %
+    of the fastest, and no promise of them that is too high; the rest is as wanted.
+    """
+    cells = pd.read_csv(BLIND / SPREAD / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert said["median"] < 0.03
+    assert said["worst"] == pytest.approx(0.0468, abs=5e-5)
+    assert abs(said["mean"]) < 0.01
+    assert cells["inside"].sum() == 142
+    assert said["within_2_percent_of_best"] == 12 / 15
+    assert said["chosen_mean"] == pytest.approx(0.0143, abs=5e-5)
+    assert said["chosen_mean_error"] == pytest.approx(0.0045, abs=5e-5)
+    # All three that are not are of one draft, and one length is named for another.
+    middle = cells.query("draft == 'middle' and temperature == 1")
+    assert middle[middle["chosen"]]["gamma"].tolist() == [1, 1, 1]
+    fast = middle.groupby("gamma")["measured_speedup"].first()
+    assert fast.idxmax() == 2
+    assert 1 - fast[1] / fast[2] == pytest.approx(0.0228, abs=5e-5)
 
 
 def test_what_was_calibrated_in_another_state_of_the_machine_is_what_is_furthest_off() -> None:
@@ -384,12 +426,12 @@ def test_calibrations_go_on_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_several_calibrations_as_one_are_nearer() -> None:
-    """As docs/sure.md has it: of fourteen batteries, by how many calibrations are taken as one."""
+    """As docs/sure.md has it: of fifteen batteries, by how many calibrations are taken as one."""
     table = pd.read_csv(BLIND / "pooled.csv").set_index(["battery", "calibrations"])
-    assert len(table) == 3 * (14 + 1)
+    assert len(table) == 3 * (15 + 1)
     every = table.loc["all"]
     assert every["worst"].tolist() == pytest.approx([0.109, 0.090, 0.086], abs=5e-4)
-    assert every["inside"].iloc[1:].tolist() == pytest.approx([0.970, 0.976], abs=5e-4)
+    assert every["inside"].iloc[1:].tolist() == pytest.approx([0.971, 0.978], abs=5e-4)
     worst = table["worst"].xs(3, level="calibrations").drop(["all", LAST])
     assert worst.max() == pytest.approx(0.076, abs=5e-4)
     apart = table.loc[OTHER, ["median", "worst"]].loc[[1, 3]].to_numpy().tolist()
@@ -397,7 +439,7 @@ def test_several_calibrations_as_one_are_nearer() -> None:
     long = table.loc[LONG, "worst"].loc[[1, 3]].tolist()
     assert long == pytest.approx([0.084, 0.055], abs=5e-4)
     # What one calibration alone predicts is what the tables of the batteries hold.
-    for folder in (LAST, *FOLLOWED, OTHER):
+    for folder in (LAST, *FOLLOWED, OTHER, SPREAD):
         off = pd.read_csv(BLIND / folder / "cells.csv")["relative_error"]
         alone = table.loc[(folder, 1)]
         assert alone["worst"] == pytest.approx(off.abs().max(), abs=2e-3)
@@ -455,10 +497,10 @@ def test_what_the_draft_that_was_furthest_off_followed_plain_steps_with() -> Non
 
 
 def test_recommendations_of_plain_decoding_count_as_the_page_says() -> None:
-    """Of all fourteen batteries: by what was measured, and by halves of the passes."""
+    """Of all fifteen batteries: by what was measured, and by halves of the passes."""
     page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)/` \|(.*)\|$", page, re.MULTILINE)
-    assert len(rows) == 14
+    assert len(rows) == 15
     for folder, row in rows:
         cells = pd.read_csv(BLIND / folder / "cells.csv")
         every = losses_with_plain(cells), recommended_losses(BLIND / folder, cells, plain=True)
@@ -509,6 +551,9 @@ def test_plain_decoding_may_be_recommended_and_the_fastest() -> None:
         (OTHER, "small", 0.069, 0.109),
         (OTHER, "middle", 0.090, 0.101),
         (OTHER, "prompt-lookup", 0.018, 0.045),
+        (SPREAD, "small", 0.015, 0.042),
+        (SPREAD, "middle", 0.017, 0.043),
+        (SPREAD, "prompt-lookup", 0.015, 0.032),
     ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
@@ -570,7 +615,7 @@ def test_speedups_follow_plain_steps_as_calibrations_tell(tmp_path: Path) -> Non
     """Beside other programs nothing is told of states that last."""
     found = followed(BLIND, ("both-cores",))
     off, off_moved = (np.sqrt((found[name] ** 2).mean()) for name in ("off", "off_moved"))
-    assert len(found) == 47
+    assert len(found) == 52
     assert off_moved < 0.65 * off
     seen, said = slopes(found)
     assert seen == pytest.approx(said, abs=0.03)
@@ -619,7 +664,7 @@ def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> No
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
         *(
             (folder, draft, 16)
-            for folder in (*JUDGES, "unseen", *NOON, *FOLLOWED, OTHER)
+            for folder in (*JUDGES, "unseen", *NOON, *FOLLOWED, OTHER, SPREAD)
             for draft in DRAFTS
         ),
         ("busy", "small", 8),
@@ -645,13 +690,17 @@ def test_profiles_predict_what_the_table_says(folder: str, draft: str, requests:
 
 @pytest.mark.parametrize(
     ("folder", "figures", "inside", "lost"),
-    [("t5", (0.0237, 0.0574, 0.0231), 16, 0.0), ("t5-again", (0.0505, 0.1087, 0.0493), 11, 0.0166)],
+    [
+        ("t5", (0.0237, 0.0574, 0.0231), 16, 0.0),
+        ("t5-again", (0.0505, 0.1087, 0.0493), 11, 0.0166),
+        ("t5-spread", (0.0152, 0.0554, -0.0166), 15, 0.0),
+    ],
 )
 def test_a_pair_of_encoder_decoders_is_predicted_as_others_are(
     folder: str, figures: tuple[float, float, float], inside: int, lost: float
 ) -> None:
     """Wanted are 3 % in the median, 8 % at worst, 1 % in the mean and intervals that hold: the
-    first misses the mean, and the second, of another hour, all four.
+    first and the last, which was spread, miss the mean, and the second, of another hour, all four.
     """
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     said = summary(cells.to_dict("records"))
@@ -699,10 +748,15 @@ def test_intervals_allow_for_what_is_left_where_plain_decoding_is_known() -> Non
 
 
 def test_intervals_allow_for_what_is_likeliest_left_at_the_plain_step_of_the_check() -> None:
-    """Rounded to a tenth of a per cent; none of these tables' columns rests on it."""
-    found = likely_together(BLIND, ("both-cores",))
+    """Rounded to a tenth of a per cent; none of these tables' columns rests on it.  What was
+    measured since lies within it.
+    """
+    found = likely_together(BLIND, ("both-cores", SPREAD, "t5-spread"))
     assert found.best == pytest.approx(DRIFT_AT_PLAIN, abs=5e-4)
     assert (found.low, found.high) == pytest.approx((0.0059, 0.0122), abs=5e-4)
+    found = likely_together(BLIND, ("both-cores",))
+    assert (found.low, found.high) == pytest.approx((0.0055, 0.0114), abs=5e-4)
+    assert found.best == pytest.approx(0.0082, abs=5e-5)
 
 
 def test_what_is_likeliest_left_is_what_was_put_in(tmp_path: Path) -> None:
