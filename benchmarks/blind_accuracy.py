@@ -77,7 +77,7 @@ TOKENS_EACH, REPEATS = 64, 8
 # Seconds from one calibration of a draft to the next, and from the last to its check: a shared
 # machine has states that last for minutes, and calibrations of one state are off together.
 APART_S = 600
-# Of the check: requests of each temperature in a pass.
+# Of the check: requests of each temperature in a pass, and passes.
 CHECKED, PASSES = 16, 8
 # Of a draft's check before the next draft has its turn: two passes or so.
 TURN_S = 180
@@ -127,14 +127,14 @@ def calibrate(
             time.sleep(max(begun + APART_S - time.monotonic(), 0.0))
 
 
-def check(folder: Path, drafts: Sequence[str], requests: int, seed: int) -> None:
+def check(folder: Path, drafts: Sequence[str], requests: int, passes: int, seed: int) -> None:
     waiting = [draft for draft in drafts if not (folder / f"{draft}-blind.json").exists()]
     for draft in waiting:
         wait(folder, draft)
     while waiting:
         draft = waiting.pop(0)
         words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
-        words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
+        words += ["--requests", str(requests), "--passes", str(passes), "--format", "json"]
         words += ["--seed", str(seed)]
         words += prompts(draft)
         found = specsim(*words, turn_s=TURN_S if waiting else None)
@@ -232,7 +232,7 @@ def report(folder: Path, timed_tokens: int) -> None:
     }
     first = read_profile(profile_of(folder, checked_drafts(folder)[0], CALIBRATIONS[0]))
     if any(row.gammas for row in first.run_times):
-        kinds["later draft runs alike"] = alike
+        kinds["draft runs alike"] = alike
     table = [
         {"estimator": name, **summary(list(cells(folder, each, moved_alike=True)))}
         for name, each in kinds.items()
@@ -275,6 +275,7 @@ def main() -> None:
         "--turn", type=float, help="seconds of a calibration in each round, ten minutes apart"
     )
     parser.add_argument("--checked", type=int, default=CHECKED, help="requests of a pass")
+    parser.add_argument("--passes", type=int, default=PASSES, help="of the check")
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
     )
@@ -294,7 +295,7 @@ def main() -> None:
             asked.turn,
         )
     else:
-        check(asked.folder, drafts, asked.checked, asked.seed)
+        check(asked.folder, drafts, asked.checked, asked.passes, asked.seed)
 
 
 if __name__ == "__main__":

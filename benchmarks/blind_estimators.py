@@ -8,7 +8,6 @@ from statistics import median
 import msgspec
 
 from specsim.hardware import run_time_fit
-from specsim.hardware.later_drafts import of_length
 from specsim.hardware.repeats import Repeats
 from specsim.profiles import Overhead, Profile, RunTime
 
@@ -51,7 +50,7 @@ def _priced(row: RunTime, price: Callable[[RunTime], float]) -> RunTime:
     """One price in the place of all repeats, or of all of a draft length where that is told."""
     usual = median(row.plain)
     lengths = sorted(set(row.gammas))
-    found = [price(of_length(row, gamma)) for gamma in lengths] or [price(row)]
+    found = [price(run_time_fit.of_length(row, gamma)) for gamma in lengths] or [price(row)]
     return msgspec.structs.replace(
         row,
         seconds=[usual * ratio for ratio in found],
@@ -79,7 +78,7 @@ def alone(profile: Profile) -> Profile:
 
 
 def alike(profile: Profile) -> Profile:
-    """As if nobody told the draft lengths of later draft runs."""
+    """As if nobody told the draft lengths of draft runs."""
     rows = [msgspec.structs.replace(row, gammas=[]) for row in profile.run_times]
     return msgspec.structs.replace(profile, run_times=rows)
 

@@ -182,8 +182,9 @@ class RunTime(_Part, frozen=True):
     ``passes`` says which pass through all measurements each belongs to; empty is one pass.
     ``runs`` says how many runs each is the mean of, and so how much it counts: a width that a
     decoding has seldom takes longer there than where it is the usual one.  Empty is as many each.
-    ``gammas``, of draft runs that follow another, is the draft length of the blocks that each is
-    of: the first ones are the slowest.  Empty is not told.
+    ``gammas``, of draft runs, is the draft length of the blocks that each is of: of later runs the
+    first ones are the slowest, and what the first run of a block finds in the caches depends on
+    how wide the target's run before it was.  Empty is not told.
     """
 
     model: Role

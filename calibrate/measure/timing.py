@@ -188,7 +188,7 @@ class TimedRows:
         for (model, follows, tokens, context), took in found.items():
             where = {"model": model, "follows": follows, "tokens": tokens, "context": context}
             counted = {"passes": number, "runs": len(took)}
-            if model == follows == "draft":
+            if model == "draft":
                 counted["gammas"] = gamma
             self._keep("run_times", where | alone, fmean(took), usual(context), **counted)
         host_s = fmean(host_seconds(decoded, gamma, prompt_tokens, usual))

@@ -56,14 +56,6 @@ def without_fading(rows: Sequence[RunTime], fading: float) -> list[RunTime]:
     return found
 
 
-def of_length(row: RunTime, gamma: int) -> RunTime:
-    """The repeats of one draft length."""
-    kept = [at for at, each in enumerate(row.gammas) if each == gamma]
-    names = ("seconds", "plain", "passes", "runs", "gammas")
-    lists = {name: getattr(row, name) for name in names}
-    return replace(row, **{name: [each[at] for at in kept] for name, each in lists.items() if each})
-
-
 def times_late(gamma: int, fading: float) -> float:
     """How many times as long as A the later draft runs of a block of ``gamma`` drafts take."""
     return 1.0 + fading * mean_inverse_place(gamma)

@@ -211,12 +211,21 @@ def in_passes(rows: Iterable[Row], passes: Container[int]) -> list[Row]:
         if not row.passes:
             found.append(row)
         elif kept := [at for at, each in enumerate(row.passes) if each in passes]:
-            # Host time has neither runs nor draft lengths of their own.
-            names = ("seconds", "plain", "passes", "runs", "gammas")
-            lists = {name: getattr(row, name, []) for name in names}
-            taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}
-            found.append(msgspec.structs.replace(row, **taken))
+            found.append(_repeats_at(row, kept))
     return found
+
+
+def of_length(row: RunTime, gamma: int) -> RunTime:
+    """The repeats of one draft length."""
+    return _repeats_at(row, [at for at, each in enumerate(row.gammas) if each == gamma])
+
+
+def _repeats_at(row: Row, kept: Sequence[int]) -> Row:
+    # Host time has neither runs nor draft lengths of their own.
+    names = ("seconds", "plain", "passes", "runs", "gammas")
+    lists = {name: getattr(row, name, []) for name in names}
+    taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}
+    return msgspec.structs.replace(row, **taken)
 
 
 def pass_draws(rows: Iterable[RunTime | Overhead], seed: int = 0) -> PassDraws:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
+from specsim.hardware.first_drafts import as_in_the_mean, by_length
 from specsim.hardware.host_times import HostTimes
 from specsim.hardware.later_drafts import fading_of, times_late, without_fading
 from specsim.hardware.repeats import PassDraws
@@ -75,14 +76,13 @@ class RunTimes:
 
 @dataclass(frozen=True)
 class Spent:
-    """What requests run: by kind of run and size how many, and their contexts added up.
+    """What requests run: how many runs of each sort, and their contexts added up.
 
-    runs : shapes (R,) each; the size is the number of new tokens, and of draft runs behind the
-        first, which read one each, the drafts of their block
+    runs : by kind, number of new tokens, and drafts of the block; shapes (R,) each
     blocks : by how many tokens a block asks its drafter for, shape (R,)
     """
 
-    runs: Mapping[tuple[Kind, int], tuple[Floats, Floats]]
+    runs: Mapping[tuple[Kind, int, int], tuple[Floats, Floats]]
     blocks: Mapping[int, Floats]
 
     def total(self, draws: int) -> Spent:
@@ -117,12 +117,15 @@ class MeasuredCost:
     """
 
     target: RunTimes
-    first_draft: RunTimes  # the first draft run of a block, on one or two tokens
+    first_draft: RunTimes  # the first draft run of a block, on one or two tokens, in the mean
     # The others, late in a long block (A), or in the mean where ``fading`` is not known.
     next_draft: RunTimes
     overhead_gammas: Floats
     overhead_s: Floats  # (G,), or (G, D) of draws
     fading: float = 0.0  # of the others (``specsim.hardware.later_drafts``)
+    # Of the first, over that mean, by drafts of the block (``specsim.hardware.first_drafts``); 1
+    # where it is not known.
+    first_times: Mapping[int, float] = field(default_factory=dict)
     drawn: MeasuredCost | None = field(default=None, repr=False)
 
     @staticmethod
@@ -145,7 +148,8 @@ class MeasuredCost:
         if by_lookup and passes:
             run_times = in_passes(run_times, passes)
         fading = fading_of(run_times)
-        found = fits(without_fading(run_times, fading))
+        first_times = by_length(run_times)
+        found = fits(as_in_the_mean(without_fading(run_times, fading), first_times))
         runs: dict[int, float] = defaultdict(float)
         for row in run_times:
             runs[row.context] += sum(row.runs) if row.runs else len(row.seconds)
@@ -183,10 +187,10 @@ class MeasuredCost:
         if len(draws.passes) > 1:
             host_s = np.array([host.drawn(int(gamma), draws) for gamma in gammas])
             target, first, later = (table(kind, draws) for kind in kinds)
-            drawn = MeasuredCost(target, first, later, gammas, host_s, fading)
+            drawn = MeasuredCost(target, first, later, gammas, host_s, fading, first_times)
         best = np.array([host(int(gamma)) for gamma in gammas])
         target, first, later = map(table, kinds)
-        return MeasuredCost(target, first, later, gammas, best, fading, drawn)
+        return MeasuredCost(target, first, later, gammas, best, fading, first_times, drawn)
 
     def overhead(self, gamma: int) -> Floats:
         """Host seconds of a block; linear between the measured gammas.  () or (D,)."""
@@ -195,7 +199,8 @@ class MeasuredCost:
     def plain_spent(self, trace: Trace) -> Spent:
         """Plain decoding, one run on one token each."""
         ones = np.ones(trace.tokens)
-        return Spent({("target", 1): _by_request(trace, ones)}, {0: _by_request(trace, ones)[0]})
+        plain = _by_request(trace, ones)
+        return Spent({("target", 1, 0): plain}, {0: plain[0]})
 
     def spent(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Spent:
         """Speculative decoding with ``replayed.gamma``.
@@ -208,44 +213,46 @@ class MeasuredCost:
         drafted = asked = np.minimum(replayed.gamma, to_go - 1)
         if trace.by_lookup:
             drafted = np.minimum(asked, trace.columns["found"])
-        runs: dict[tuple[Kind, int], list[tuple[Floats, Floats]]] = defaultdict(list)
+        runs: dict[tuple[Kind, int, int], tuple[Floats, Floats]] = {}
         blocks = {}
         for length in map(int, np.unique(drafted)):
             starts = np.where(drafted == length, replayed.starts, 0.0)
-            runs["target", length + 1].append(_by_request(trace, starts))
+            runs["target", length + 1, length] = _by_request(trace, starts)
             if length and not trace.by_lookup:
                 bonus = np.where(drafted == length, replayed.bonus, 0.0)
-                runs["first draft", 1].append(_by_request(trace, starts - bonus))
-                runs["first draft", 2].append(_by_request(trace, bonus))
+                runs["first draft", 1, length] = _by_request(trace, starts - bonus)
+                runs["first draft", 2, length] = _by_request(trace, bonus)
                 # Run i has i more tokens in the cache, and run times are linear in those.
                 later = _by_request(trace, (length - 1) * starts, length / 2)
-                runs["next draft", length].append(later)
+                runs["next draft", 1, length] = later
         for length in map(int, np.unique(asked)):
             starts = np.where(asked == length, replayed.starts, 0.0)
             blocks[length] = _by_request(trace, starts)[0]
-        # Count and context of each kind of run, added up over the lengths that blocks draft.
-        added = {what: np.sum(found, axis=0) for what, found in runs.items()}
-        return Spent({what: (count, at) for what, (count, at) in added.items()}, blocks)
+        return Spent(runs, blocks)
 
     def price(self, spent: Spent) -> Floats:
         """Seconds in draft runs, target runs and overhead, shape (3, R) or (3, D)."""
+        of_kind = {
+            "target": self.target,
+            "first draft": self.first_draft,
+            "next draft": self.next_draft,
+        }
         draft = target = np.zeros(())
-        for (kind, size), (count, context) in spent.runs.items():
-            if kind == "next draft":
-                level, slope = self.next_draft.line(1)
-                draft = draft + times_late(size, self.fading) * (count * level + context * slope)
+        for (kind, tokens, drafted), (count, context) in spent.runs.items():
+            level, slope = of_kind[kind].line(tokens)
+            seconds = count * level + context * slope
+            if kind == "target":
+                target = target + seconds
             elif kind == "first draft":
-                level, slope = self.first_draft.line(size)
-                draft = draft + count * level + context * slope
+                draft = draft + self.first_times.get(drafted, 1.0) * seconds
             else:
-                level, slope = self.target.line(size)
-                target = target + count * level + context * slope
+                draft = draft + times_late(drafted, self.fading) * seconds
         overhead = sum(count * self.overhead(length) for length, count in spent.blocks.items())
         return np.array(np.broadcast_arrays(draft, target, overhead))
 
     def undrafted_s(self, spent: Spent) -> Floats:
         """Seconds in target runs on one token, which are part of ``price``; shape (R,) or (D,)."""
-        count, context = spent.runs.get(("target", 1), (np.zeros(()), np.zeros(())))
+        count, context = spent.runs.get(("target", 1, 0), (np.zeros(()), np.zeros(())))
         level, slope = self.target.line(1)
         return np.asarray(count * level + context * slope)
 
@@ -271,17 +278,20 @@ class MeasuredCost:
         late = times_late(int(self.overhead_gammas[-1]), self.fading)
         return float(late * self.next_draft(1, where)[0] / self.target(1, where)[0])
 
-    def draft_run(self, place: int, context: float) -> Floats:
-        """Seconds of the draft run at a place in its block, from 1, on one token; () or (D,)."""
+    def draft_run(self, place: int, gamma: int, context: float) -> Floats:
+        """Seconds of the draft run at a place, from 1, in a block of ``gamma`` drafts, on one
+        token; () or (D,).
+        """
         if place == 1:
-            return self.first_draft(1, np.array(context))
+            times = self.first_times.get(gamma, 1.0)
+            return np.asarray(times * self.first_draft(1, np.array(context)))
         return (1 + self.fading / place) * self.next_draft(1, np.array(context))
 
     def block(self, gamma: int, context: float) -> Floats:
         """Seconds of one block at one context, its draft with one token to read first; () or
         (D,).
         """
-        drafts = [self.draft_run(place, context) for place in range(1, gamma + 1)]
+        drafts = [self.draft_run(place, gamma, context) for place in range(1, gamma + 1)]
         target = self.target(gamma + 1, np.array(context))
         return np.asarray(target + self.overhead(gamma) + sum(drafts))
 

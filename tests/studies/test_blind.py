@@ -669,7 +669,7 @@ def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> No
     smoothed = found.loc["smoothed"]
     assert abs(smoothed["chosen_mean"]) < 2 * smoothed["chosen_mean_error"]
     assert smoothed["within_2_percent_of_best"] >= 0.9
-    alike = found.loc["later draft runs alike"]
+    alike = found.loc["draft runs alike"]
     assert smoothed["chosen_mean"] < alike["chosen_mean"]
     assert smoothed["over_lengths"] < 0.95 * alike["over_lengths"]
 

@@ -107,6 +107,16 @@ def test_profile_says_what_was_measured(profile: Path) -> None:
         *(("target", "draft", n) for n in range(2, 6)),
         *(("target", "target", 1), ("draft", "target", 1), ("draft", "draft", 1)),
     }
+    lengths = {
+        follows: {
+            gamma
+            for r in content.run_times
+            if (r.model, r.follows) == ("draft", follows)
+            for gamma in r.gammas
+        }
+        for follows in ("target", "draft")
+    }
+    assert lengths == {"target": {1, 2, 3, 4}, "draft": {2, 3, 4}}
     assert {row.gamma for row in content.overhead} == set(range(5))
     assert all(set(row.passes) <= {0, 1, 2, 3} for row in (*content.run_times, *content.overhead))
     assert not list(profile.parent.glob(".*"))

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from specsim.hardware.later_drafts import (
     fading_of,
     mean_inverse_place,
-    of_length,
     times_late,
     without_fading,
 )
+from specsim.hardware.run_time_fit import of_length
 from specsim.predict.measured import MeasuredCost, Spent
 from specsim.profiles import Overhead, RunTime
 
@@ -109,12 +109,14 @@ def test_a_replay_is_priced_run_by_run() -> None:
     cost = MeasuredCost.of(*priced(), 0.0)
     spent = Spent(
         {
-            ("first draft", 1): (np.array([3.0]), np.array([96.0])),
-            ("next draft", 4): (np.array([6.0]), np.array([192.0])),
-            ("next draft", 2): (np.array([1.0]), np.array([32.0])),
+            ("first draft", 1, 4): (np.array([2.0]), np.array([64.0])),
+            ("first draft", 1, 2): (np.array([1.0]), np.array([32.0])),
+            ("next draft", 1, 4): (np.array([6.0]), np.array([192.0])),
+            ("next draft", 1, 2): (np.array([1.0]), np.array([32.0])),
         },
         {},
     )
-    blocks = [range(1, 5), range(1, 5), range(1, 3)]
-    expected = sum(cost.draft_run(place, 32.0) for block in blocks for place in block)
+    expected = sum(
+        cost.draft_run(place, gamma, 32.0) for gamma in (4, 4, 2) for place in range(1, gamma + 1)
+    )
     assert cost.price(spent)[0] == pytest.approx(expected, rel=1e-9)

@@ -97,10 +97,9 @@ def test_runs_are_as_wide_as_tokens_are_found(
     (walked,) = replay(trace, [gamma])
     spent = cost.spent(trace, walked, limit)
     seen = [each for text in texts for each in blocks(text, gamma, limit)]
-    for kind, tokens in spent.runs:
-        assert kind == "target"
-        count = sum(n == tokens - 1 for *_, n in seen)
-        assert spent.runs[kind, tokens][0].sum() == count
+    for (kind, tokens, drafted), (runs, _) in spent.runs.items():
+        assert (kind, drafted) == ("target", tokens - 1)
+        assert runs.sum() == sum(n == drafted for *_, n in seen)
     assert sum(count.sum() for count, _ in spent.runs.values()) == len(seen)
     for asked, count in spent.blocks.items():
         assert count.sum() == sum(each == asked for _, each, _ in seen)
