@@ -58,6 +58,8 @@ FOLLOWED = (AGAIN, ONCE_MORE, MISSED, FIFTH, LONG)
 OTHER = "other-texts"
 # Of calibrations whose passes were spread, of other texts again.
 SPREAD = "spread"
+# None of their speedups was changed after the first of them.
+ONE_ESTIMATOR = (LAST, *FOLLOWED, OTHER, SPREAD)
 # Of sixteen predictions that were written before a check, those outside of their intervals.
 OUTSIDE = {
     (LAST, "prompt-lookup"): 2,
@@ -153,6 +155,20 @@ def together_said(batteries: tuple[str, ...]) -> dict[str, float]:
         every.append(cells.assign(draft=cells["draft"] + name))
     said: dict[str, float] = summary(pd.concat(every).to_dict("records"))
     return said
+
+
+def test_docs_say_what_the_batteries_of_one_estimator_came_to() -> None:
+    """Every row of the table is of the files."""
+    page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
+    rows = re.findall(r"^\| (`[a-z-]+/`|all [a-z]+) \|(.*)\|$", page, re.MULTILINE)
+    assert [name.strip("`/") for name, _ in rows[:-1]] == [*ONE_ESTIMATOR]
+    for name, row in rows:
+        said = together_said(ONE_ESTIMATOR if name[0] == "a" else (name.strip("`/"),))
+        errors = f"{said['median']:.1%}|{said['worst']:.1%}|{said['mean']:+.1%}"
+        shares = f"{said['inside']:.1%}|{said['within_2_percent_of_best']:.0%}"
+        promised = f"{said['chosen_mean']:+.1%}({100 * said['chosen_mean_error']:.1f})"
+        expected = f"{errors}|{shares}|{promised}".replace("100.0%", "100%")
+        assert row.replace(" ", "") == expected, name
 
 
 def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached() -> None:
@@ -445,7 +461,7 @@ def test_calibrations_go_on_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_several_calibrations_as_one_are_nearer() -> None:
-    """As docs/sure.md has it: of fifteen batteries, by how many calibrations are taken as one."""
+    """As the page has it: of fifteen batteries, by how many calibrations are taken as one."""
     table = pd.read_csv(BLIND / "pooled.csv").set_index(["battery", "calibrations"])
     assert len(table) == 3 * (15 + 1)
     every = table.loc["all"]
@@ -517,7 +533,7 @@ def test_what_the_draft_that_was_furthest_off_followed_plain_steps_with() -> Non
 
 def test_recommendations_of_plain_decoding_count_as_the_page_says() -> None:
     """Of all fifteen batteries: by what was measured, and by halves of the passes."""
-    page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
+    page = (BLIND / "README.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)/` \|(.*)\|$", page, re.MULTILINE)
     assert len(rows) == 15
     for folder, row in rows:
