@@ -278,12 +278,13 @@ class MeasuredCost:
         late = times_late(int(self.overhead_gammas[-1]), self.fading)
         return float(late * self.next_draft(1, where)[0] / self.target(1, where)[0])
 
-    def draft_run(self, place: int, gamma: int, context: float) -> Floats:
-        """Seconds of the draft run at a place, from 1, in a block of ``gamma`` drafts, on one
-        token; () or (D,).
+    def draft_run(self, place: int, context: float, gamma: int | None = None) -> Floats:
+        """Seconds of the draft run at a place in its block, from 1, on one token; () or (D,).
+
+        gamma : drafts of the block; None is one of any length
         """
         if place == 1:
-            times = self.first_times.get(gamma, 1.0)
+            times = 1.0 if gamma is None else self.first_times.get(gamma, 1.0)
             return np.asarray(times * self.first_draft(1, np.array(context)))
         return (1 + self.fading / place) * self.next_draft(1, np.array(context))
 
@@ -291,7 +292,7 @@ class MeasuredCost:
         """Seconds of one block at one context, its draft with one token to read first; () or
         (D,).
         """
-        drafts = [self.draft_run(place, gamma, context) for place in range(1, gamma + 1)]
+        drafts = [self.draft_run(place, context, gamma) for place in range(1, gamma + 1)]
         target = self.target(gamma + 1, np.array(context))
         return np.asarray(target + self.overhead(gamma) + sum(drafts))
 

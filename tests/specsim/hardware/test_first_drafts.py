@@ -116,9 +116,10 @@ def test_a_block_is_priced_by_its_length(gamma: int) -> None:
     ]
     host = [Overhead(0.0, k, 1, 0, "eager", [0.0], [PLAIN_S], [0]) for k in (0, 8)]
     cost = MeasuredCost.of(rows, host, 0.0)
-    assert cost.draft_run(1, gamma, 32.0) == pytest.approx(0.0005 * MEASURED[gamma], rel=1e-6)
+    assert cost.draft_run(1, 32.0, gamma) == pytest.approx(0.0005 * MEASURED[gamma], rel=1e-6)
     expected = cost.target(gamma + 1, np.array([32.0]))[0] + 0.0005 * MEASURED[gamma]
     assert cost.block(gamma, 32.0) == pytest.approx(expected + 0.0004 * (gamma - 1), rel=1e-6)
     # A length that was not timed has the mean.
     mean = np.average([*MEASURED.values()], weights=[runs_of(each) for each in MEASURED])
-    assert cost.draft_run(1, 9, 32.0) == pytest.approx(0.0005 * mean, rel=1e-6)
+    for every in (cost.draft_run(1, 32.0, 9), cost.draft_run(1, 32.0)):
+        assert every == pytest.approx(0.0005 * mean, rel=1e-6)

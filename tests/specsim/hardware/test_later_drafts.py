@@ -117,6 +117,6 @@ def test_a_replay_is_priced_run_by_run() -> None:
         {},
     )
     expected = sum(
-        cost.draft_run(place, gamma, 32.0) for gamma in (4, 4, 2) for place in range(1, gamma + 1)
+        cost.draft_run(place, 32.0, gamma) for gamma in (4, 4, 2) for place in range(1, gamma + 1)
     )
     assert cost.price(spent)[0] == pytest.approx(expected, rel=1e-9)
