@@ -32,7 +32,6 @@ from specsim.optimizers.workload import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
 from studies.common.decoded import LOSSLESS, TIMED, is_of
 from studies.common.measured import Measured, temperature_of
-from studies.common.study import Row
 
 # Block size of the paper's Figures 1 and 2.
 GAMMA = 5
@@ -54,7 +53,7 @@ _EXECUTIONS = (
 )
 
 
-def executions(measured: Measured) -> list[Row]:
+def executions(measured: Measured) -> list[dict[str, Any]]:
     """Rows of the decoders that run a rule, beside plain speculative decoding."""
     return [
         {name: row.get(name) for name in _EXECUTIONS}

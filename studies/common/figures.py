@@ -66,7 +66,7 @@ def points(
     axis.errorbar(at, best, **{"xerr" if sideways else "yerr": bars}, fmt=mark, **look)
 
 
-def error_bars(rows: Sequence[Row], best: Sequence[float], low: str, high: str) -> Any:
+def error_bars(rows: Sequence[Row], best: Sequence[Any], low: str, high: str) -> Any:
     """How far the interval reaches below and above the best estimate, (2, rows), none below 0."""
     middle, below, above = (
         np.array(each) for each in (best, values(rows, low), values(rows, high))

@@ -29,10 +29,12 @@ _BEFORE_TARGET = {
     "draft": SpeculativeDecoding(4),
     GRAM: SpeculativeDecoding(10, GRAM),
 }
+# Tokens that a reviewer is asked for.
+_REVIEWED = 4
 _BEFORE_REVIEWER = {
-    ("middle", "draft"): VerticalCascade(("middle", "draft"), gamma=2, at_least=(4,)),
-    ("middle", GRAM): VerticalCascade(("middle", GRAM), gamma=5, at_least=(4,)),
-    ("draft", GRAM): VerticalCascade(("draft", GRAM), gamma=5, at_least=(4,)),
+    ("middle", "draft"): VerticalCascade(("middle", "draft"), gamma=2, at_least=(_REVIEWED,)),
+    ("middle", GRAM): VerticalCascade(("middle", GRAM), gamma=5, at_least=(_REVIEWED,)),
+    ("draft", GRAM): VerticalCascade(("draft", GRAM), gamma=5, at_least=(_REVIEWED,)),
 }
 PAIRS = (*((TARGET, model) for model in _BEFORE_TARGET), *_BEFORE_REVIEWER)
 # Every decoded setting that has a law in these acceptances.
@@ -73,7 +75,7 @@ def _found(decoded: Sequence[Row]) -> Iterator[tuple[str, str, float, str]]:
     for (reviewer, drafter), cascade in _BEFORE_REVIEWER.items():
         if row := row_of(decoded, cascade):
             steps = row["measured_runs"][reviewer] / row["measured_runs"][TARGET]
-            alpha = _alpha_from_steps(steps, cascade.gamma, cascade.at_least[0])
+            alpha = _alpha_from_steps(steps, cascade.gamma, _REVIEWED)
             yield reviewer, drafter, alpha, cascade.label
 
 

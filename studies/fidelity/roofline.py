@@ -7,7 +7,7 @@ from typing import Any
 
 from specsim.hardware import Accelerator, Precision, Shape, shape_from_config
 from specsim.hardware.roofline_fit import roofline_rows
-from specsim.profiles import Role
+from specsim.profiles import MeasuredModel, Role
 from studies.common.measured import Measured
 
 # A core has no data sheet of its share of the memory, so both rates are fitted: as shares of these,
@@ -45,7 +45,11 @@ def rows(measured: Measured) -> Iterator[dict[str, Any]]:
 def _shapes(measured: Measured) -> dict[Role, Shape]:
     """The models whose config.json is at hand, in the numbers that they ran in."""
     found: dict[Role, Shape] = {}
-    for whom, model in (("target", measured.profile.target), ("draft", measured.profile.draft)):
+    models: dict[Role, MeasuredModel] = {
+        "target": measured.profile.target,
+        "draft": measured.profile.draft,
+    }
+    for whom, model in models.items():
         name = model.name.removeprefix("embedded/")
         config = model.config or measured.family_file(f"{name}/config.json")
         if config:

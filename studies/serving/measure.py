@@ -91,9 +91,9 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
     # Other studies have a profile.json of other requests in OUT.
     files = LoadFiles(profile or out / "serving" / "profile.json")
     if not files.profile.is_file():
-        texts = "".join(json.dumps({"prompt": each}) + "\n" for each in _texts(calibrated=True))
+        prompts = "".join(json.dumps({"prompt": each}) + "\n" for each in _texts(calibrated=True))
         make_folder(files.prompts.parent)
-        write_atomically(files.prompts, texts.encode())
+        write_atomically(files.prompts, prompts.encode())
         models = specsim.Models(settings.TARGET, settings.DRAFT)
         measured = replace(MEASUREMENT, prompts=files.prompts)
         specsim.calibrate(files.profile, models, measured, progress=progress)

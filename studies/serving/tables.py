@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def _beside_steps(costs: StreamedCosts | None) -> Row:
     timed; None where nobody tells.
     """
     known = costs is not None and costs.knows_variations
-    found: Row = {name: getattr(costs, name) if known else None for name in VARIATIONS}
+    found: dict[str, Any] = {name: getattr(costs, name) if known else None for name in VARIATIONS}
     found["arrival_ms"] = 1e3 * costs.arrival_s if costs and costs.knows_arrivals else None
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 from matplotlib.figure import Figure
@@ -97,7 +98,7 @@ def verify(rows: Sequence[Row]) -> Figure:
     for axis, batch in zip(axes[0], batches, strict=True):
         shown = [name for name, at in names if int(at) == batch]
         for name, color, mark in zip(shown, COLORS, _MARKERS, strict=False):
-            look = {"marker": mark, "markevery": 4, "markersize": 4, "color": color}
+            look: dict[str, Any] = {"marker": mark, "markevery": 4, "markersize": 4, "color": color}
             points(axis, rows, "n", f"{name} {batch}", "-", **look, label=name.split(",")[0])
         axis.set_title(f"batch {batch}", fontsize=10)
         axis.set(xlim=(0, rows[-1]["n"]), yscale="log")

@@ -26,7 +26,7 @@ TAUS = (0.5, 1.0, 2.0, 3.0, 5.0)
 def _plain_overhead(workload: Workload) -> float:
     """Host time of a step of plain decoding, in target runs on one token."""
     one = float(workload.cost.target(1, np.array([workload.context]))[0])
-    return workload.cost.overhead(0) / one
+    return float(workload.cost.overhead(0)) / one
 
 
 def blocks(measured: Measured) -> Iterator[dict[str, Any]]:
