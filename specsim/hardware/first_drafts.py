@@ -1,10 +1,10 @@
 """What the first draft run of a block takes, by the draft length of the block.
 
 The drafter finds in the processor's caches what the target's run before it left there, and how much
-that is depends on how wide that run was: by a few percent the first run of a block of one draft
-takes longer than that of a block of two.  Kernels do not make a law of it, so every draft length
-has a figure of its own, drawn to what its neighbours say as far as its repeats scatter
-(``neighbours``).
+that is depends on how wide that run was: by up to a few percent the first run of a block of one
+draft takes longer than those of other blocks.  It is another figure on another processor and has no
+law, so every draft length has one of its own, drawn to what its neighbours say as far as its
+repeats scatter (``neighbours``).
 """
 
 from __future__ import annotations
