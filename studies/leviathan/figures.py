@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
-import numpy as np
 from matplotlib.figure import Figure
 
 from specsim.report.frontier_plots import AMBER, GREEN, SKY
@@ -206,7 +206,7 @@ def oracle(curves: Sequence[Row], gains: Sequence[Row]) -> Figure:
     figure, axis = plt.subplots(figsize=(6.4, 4.2))
     for c, color in zip(COSTS, _COLORS, strict=True):
         points(axis, curves, "alpha", f"c_{c:g}", "-", color=color, label=f"c = {c:g}")
-    bound = 100 / (np.e - 1)
+    bound = 100 / (math.e - 1)
     axis.axhline(bound, color=BLACK, linewidth=1, linestyle="--")
     axis.annotate(
         "least upper bound, 1/(e - 1)", (0.02, bound), (0, 4), textcoords="offset points",
