@@ -26,8 +26,10 @@ FOLLOWED = (AGAIN, ONCE_MORE, MISSED, FIFTH, LONG)
 OTHER = "other-texts"
 # Of calibrations whose passes were spread, of other texts again.
 SPREAD = "spread"
+# Of profiles that tell the draft lengths of first draft runs.
+BY_LENGTH = "by-length"
 # None of their speedups was changed after the first of them.
-ONE_ESTIMATOR = (LAST, *FOLLOWED, OTHER, SPREAD)
+ONE_ESTIMATOR = (LAST, *FOLLOWED, OTHER, SPREAD, BY_LENGTH)
 
 
 def together_said(batteries: tuple[str, ...]) -> dict[str, float]:

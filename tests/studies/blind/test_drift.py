@@ -22,7 +22,7 @@ from benchmarks.blind_drift import (
 )
 from specsim.predict.elasticity import PRIOR
 from specsim.profiles import DRIFT, DRIFT_AT_PLAIN
-from tests.support.blind_batteries import BEFORE, BLIND, JUDGES, SPREAD
+from tests.support.blind_batteries import BEFORE, BLIND, BY_LENGTH, JUDGES, SPREAD
 
 
 def test_predictions_are_as_far_off_as_is_explained() -> None:
@@ -100,7 +100,7 @@ def test_intervals_allow_for_what_is_likeliest_left_at_the_plain_step_of_the_che
     """Rounded to a tenth of a per cent; none of these tables' columns rests on it.  What was
     measured since lies within it.
     """
-    found = likely_together(BLIND, ("both-cores", SPREAD, "t5-spread"))
+    found = likely_together(BLIND, ("both-cores", SPREAD, "t5-spread", BY_LENGTH))
     assert found.best == pytest.approx(DRIFT_AT_PLAIN, abs=5e-4)
     assert (found.low, found.high) == pytest.approx((0.0059, 0.0122), abs=5e-4)
     found = likely_together(BLIND, ("both-cores",))

@@ -11,13 +11,10 @@ from specsim.profiles import BUSY, read_profile
 from tests.support.blind_batteries import (
     BEFORE,
     BLIND,
-    FOLLOWED,
     JUDGES,
-    LAST,
     NOON,
-    OTHER,
+    ONE_ESTIMATOR,
     QUICK,
-    SPREAD,
     together_said,
 )
 
@@ -25,8 +22,7 @@ from tests.support.blind_batteries import (
 @pytest.mark.parametrize(
     ("folder", "drafts"),
     [
-        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST, *FOLLOWED)),
-        *((folder, 3) for folder in (OTHER, SPREAD)),
+        *((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, *ONE_ESTIMATOR)),
         ("busy", 1),
     ],
 )

@@ -17,6 +17,7 @@ from tests.support.blind_batteries import (
     LONG,
     MISSED,
     ONCE_MORE,
+    ONE_ESTIMATOR,
     OTHER,
     SPREAD,
     together_said,
@@ -208,7 +209,7 @@ def test_the_battery_of_spread_calibrations_missed_the_recommended_lengths() -> 
             1,
         ),
         (
-            (LAST, *FOLLOWED, OTHER, SPREAD),
+            ONE_ESTIMATOR,
             (0.0158, 0.1094, 0.0025, 0.0041),
             0.00246,
             1123 / 1152,
@@ -243,9 +244,9 @@ def test_batteries_of_one_estimator_together(
 
 
 def test_several_calibrations_as_one_are_nearer() -> None:
-    """As the page has it: of fifteen batteries, by how many calibrations are taken as one."""
+    """As the page has it: of sixteen batteries, by how many calibrations are taken as one."""
     table = pd.read_csv(BLIND / "pooled.csv").set_index(["battery", "calibrations"])
-    assert len(table) == 3 * (15 + 1)
+    assert len(table) == 3 * (16 + 1)
     every = table.loc["all"]
     assert every["worst"].tolist() == pytest.approx([0.109, 0.090, 0.086], abs=5e-4)
     assert every["inside"].iloc[1:].tolist() == pytest.approx([0.971, 0.978], abs=5e-4)
@@ -256,7 +257,7 @@ def test_several_calibrations_as_one_are_nearer() -> None:
     long = table.loc[LONG, "worst"].loc[[1, 3]].tolist()
     assert long == pytest.approx([0.084, 0.055], abs=5e-4)
     # What one calibration alone predicts is what the tables of the batteries hold.
-    for folder in (LAST, *FOLLOWED, OTHER, SPREAD):
+    for folder in ONE_ESTIMATOR:
         off = pd.read_csv(BLIND / folder / "cells.csv")["relative_error"]
         alone = table.loc[(folder, 1)]
         assert alone["worst"] == pytest.approx(off.abs().max(), abs=2e-3)

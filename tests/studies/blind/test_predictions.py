@@ -17,15 +17,16 @@ from specsim.profiles import read_profile
 from tests.support.blind_batteries import (
     AGAIN,
     BLIND,
+    BY_LENGTH,
     DRAFTS,
     FIFTH,
-    FOLLOWED,
     JUDGES,
     LAST,
     LONG,
     MISSED,
     NOON,
     ONCE_MORE,
+    ONE_ESTIMATOR,
     OTHER,
     SPREAD,
 )
@@ -75,6 +76,9 @@ OUTSIDE = {
         (SPREAD, "small", 0.015, 0.042),
         (SPREAD, "middle", 0.017, 0.043),
         (SPREAD, "prompt-lookup", 0.015, 0.032),
+        (BY_LENGTH, "small", 0, 0),
+        (BY_LENGTH, "middle", 0, 0),
+        (BY_LENGTH, "prompt-lookup", 0, 0),
     ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
@@ -102,7 +106,7 @@ def test_what_was_written_before_the_check_is_what_it_judged(
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
         *(
             (folder, draft, 16)
-            for folder in (*JUDGES, "unseen", *NOON, *FOLLOWED, OTHER, SPREAD)
+            for folder in (*JUDGES, "unseen", *NOON, *ONE_ESTIMATOR[1:])
             for draft in DRAFTS
         ),
         ("busy", "small", 8),
