@@ -76,9 +76,9 @@ OUTSIDE = {
         (SPREAD, "small", 0.015, 0.042),
         (SPREAD, "middle", 0.017, 0.043),
         (SPREAD, "prompt-lookup", 0.015, 0.032),
-        (BY_LENGTH, "small", 0, 0),
-        (BY_LENGTH, "middle", 0, 0),
-        (BY_LENGTH, "prompt-lookup", 0, 0),
+        (BY_LENGTH, "small", 0.009, 0.033),
+        (BY_LENGTH, "middle", 0.007, 0.022),
+        (BY_LENGTH, "prompt-lookup", 0.006, 0.020),
     ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
