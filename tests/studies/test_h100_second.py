@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,6 @@ from specsim.predict.prediction_file import Predictions
 from specsim.profiles import read_profile
 
 FOLDER = Path(__file__).parents[2] / "studies" / "measured" / "h100-second"
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?")
 GAMMAS, REQUESTS, WHOLE = tuple(range(1, 9)), 2, 2
 
 
@@ -62,21 +60,4 @@ def test_the_answer_is_that_of_the_two_passes_that_are_whole() -> None:
 
 
 def test_the_report_is_that_of_the_folder() -> None:
-    """Word for word; figures as far as processors agree: rounding leaves another rest of an exact
-    fit on each, and fits are flat where a layer takes next to no time of its own.
-    """
-    kept, made = ((FOLDER / "report.md").read_text().splitlines(), report(FOLDER).splitlines())
-    assert len(kept) == len(made)
-    names: list[str] = []
-    for line, other in zip(kept, made, strict=True):
-        cells, others = line.split(" | "), other.split(" | ")
-        if line.startswith("| model |"):
-            names = cells
-        assert len(cells) == len(others)
-        for at, (cell, now) in enumerate(zip(cells, others, strict=True)):
-            assert NUMBER.sub("", cell) == NUMBER.sub("", now)
-            # Microseconds, of which a layer takes dozens.
-            in_fits = line.startswith("| ") and len(cells) == len(names)
-            near = 0.05 if in_fits and names[at] == "layer_us" else 1e-12
-            for said, found in zip(NUMBER.findall(cell), NUMBER.findall(now), strict=True):
-                assert float(found) == pytest.approx(float(said), rel=1e-3, abs=near)
+    assert (FOLDER / "report.md").read_text() == report(FOLDER)
