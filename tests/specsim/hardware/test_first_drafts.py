@@ -15,7 +15,7 @@ from specsim.predict.measured import MeasuredCost
 from specsim.profiles import Overhead, RunTime
 
 PLAIN_S = 0.004
-# Of the draft small of the embedded family, roughly.
+# A few per cent up and down, in no order that a law would have.
 MEASURED = {1: 1.026, 2: 0.968, 3: 0.989, 4: 1.0, 5: 1.003, 6: 1.008, 7: 1.012, 8: 1.018}
 PASSES = 12
 
